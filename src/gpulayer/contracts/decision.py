@@ -1,0 +1,172 @@
+"""What the scheduler is asked and what it answers: shapes, views, checks, decisions.
+
+A decision holds all that it was made from, so that it can be stored and replayed: the same shape,
+the same views and the same time give the same bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from gpulayer.contracts.capabilities import WorkerCapabilities
+from gpulayer.contracts.ids import JobId, ShapeId, WorkerId
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What the scheduler looks at in a job, and nothing else. Equal shapes are judged once.
+
+    Made from a validated spec by `scheduler.shapes.shape_of`; serialised canonically, its digest
+    is the `ShapeId`.
+    """
+
+    accelerator: str = "cpu"
+    gpus: int = 0
+    """Devices per node."""
+    gpu_memory_gb: float | None = None
+    gpu_memory_kind: str | None = None
+    gpu_models: tuple[str, ...] = ()
+    min_compute_capability: str | None = None
+    cpu_cores: float = 1.0
+    memory_gb: float | None = None
+    disk_gb: float | None = None
+    os: tuple[str, ...] = ()
+    cpu_arch: tuple[str, ...] = ()
+    frameworks: tuple[tuple[str, str], ...] = ()
+    python: str | None = None
+    interpreter: str | None = None
+    """A job here names the interpreter it will use; frameworks are judged on that one."""
+    visible_gpus: tuple[str, ...] | None = None
+    """The terminal's own CUDA_VISIBLE_DEVICES, as a restriction. None: no restriction."""
+    nodes: int = 1
+    """Workers of a gang; all or nothing."""
+    targets: tuple[str, ...] = ("local",)
+    """Target and its fallbacks, in order."""
+    worker_ids: tuple[str, ...] = ()
+    labels: tuple[tuple[str, str], ...] = ()
+    providers: tuple[str, ...] = ()
+    regions: tuple[str, ...] = ()
+    strategy: str = "spread"
+    max_hourly_cost: float | None = None
+    currency: str = "USD"
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """One job in the queue, as the scheduler sees it."""
+
+    job_id: JobId
+    shape_id: ShapeId
+    priority: int
+    seq: int
+    """Submission order; decides among equal priorities."""
+    fail_if_unschedulable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Allocation:
+    """What one live task holds on a worker."""
+
+    task_id: str
+    job_id: str
+    cpu_cores: float
+    memory_gb: float = 0.0
+    gpus: tuple[str, ...] = ()
+    """UUIDs."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerView:
+    """A worker at one instant: what it has, who holds what, whether it may be given work."""
+
+    worker_id: WorkerId
+    name: str
+    target: str
+    """`local`, `remote` or `cloud`."""
+    capabilities: WorkerCapabilities
+    allocations: tuple[Allocation, ...] = ()
+    draining: bool = False
+    offline: bool = False
+    hourly_cost: float | None = None
+    currency: str = "USD"
+
+
+class Fit(StrEnum):
+    """How a worker stands to a shape."""
+
+    YES = "yes"
+    BUSY = "busy"
+    """It could, once what it holds now is free."""
+    UNKNOWN = "unknown"
+    """A fact is not known yet; waiting may settle it."""
+    NEVER = "never"
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One comparison: its stable name, what the job needs, what the worker has, the outcome."""
+
+    name: str
+    """Such as `gpu_memory`; listed in `scheduler.checks`."""
+    fit: Fit
+    need: str
+    have: str
+
+    def sentence(self) -> str:
+        """`needs 40 GB per GPU, has 24 GB`."""
+        return f"needs {self.need}, has {self.have}"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """All checks of one worker against one shape. `fit` is the worst of them."""
+
+    worker_id: WorkerId
+    worker_name: str
+    fit: Fit
+    checks: tuple[Check, ...]
+    """Those that do not pass come first; a passing verdict lists all that were made."""
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """One task of a placed job."""
+
+    worker_id: WorkerId
+    rank: int
+    cpu_cores: float
+    memory_gb: float
+    gpus: tuple[str, ...]
+
+
+class Outcome(StrEnum):
+    PLACED = "placed"
+    WAITING = "waiting"
+    UNSCHEDULABLE = "unschedulable"
+    """No registered worker could ever run it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """The explained outcome of one placement attempt for one job."""
+
+    job_id: JobId
+    shape_id: ShapeId
+    outcome: Outcome
+    placements: tuple[Placement, ...]
+    verdicts: tuple[Verdict, ...]
+    summary: str
+    """One sentence for people, such as `no worker has 4 free GPUs`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Everything a scheduling pass is given. Same snapshot, same decisions, to the byte."""
+
+    shapes: Mapping[ShapeId, Shape]
+    queue: tuple[Pending, ...]
+    workers: tuple[WorkerView, ...]
+    limits: Mapping[str, Any] = field(default_factory=dict)

@@ -1,0 +1,200 @@
+"""What plane and worker say to each other.
+
+The same four verbs serve the in-process channel and HTTP: `register`, `report`, `acquire`,
+`append_log`. All are idempotent. Every report about a task carries its fence. Bodies are JSON
+objects made by `to_json` and read leniently by `from_json`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+WIRE = 1
+"""Major version of these messages; peers with another one refuse each other by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """Shared JSON form: field names are the keys; unknown keys are ignored when read."""
+
+    def to_json(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        values: dict[str, Any] = {}
+        for spec in dataclasses.fields(cls):
+            if spec.name in data:
+                nested = _NESTED.get((cls.__name__, spec.name))
+                value = data[spec.name]
+                if nested is not None and value is not None:
+                    values[spec.name] = (
+                        nested.from_json(value)
+                        if isinstance(value, Mapping)
+                        else tuple(nested.from_json(item) for item in value)
+                    )
+                else:
+                    values[spec.name] = tuple(value) if isinstance(value, list) else value
+        return cls(**values)
+
+
+@dataclass(frozen=True, slots=True)
+class Held(Message):
+    """One line of a worker's inventory: a task that it still has in some form."""
+
+    task_id: str
+    fence: int
+    phase: str
+    """`staging`, `running`, `exited` (reported, not yet forgotten)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Register(Message):
+    """First word of a worker's start, and its answer to `re-register`."""
+
+    worker_id: str
+    name: str
+    nonce: str
+    """Random per process start: the same nonce again is the same incarnation."""
+    target: str
+    capabilities: Mapping[str, Any]
+    inventory: tuple[Held, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Registered(Message):
+    incarnation: int
+    lease_seconds: float
+    report_seconds: float
+    kill: tuple[str, ...] = ()
+    """Task ids of the inventory that are nobody's any more: end them, then forget them."""
+    forget: tuple[str, ...] = ()
+    """Task ids whose end is already recorded."""
+    envelopes: tuple[str, ...] = ()
+    """Envelope ids that unfinished jobs still need; all others may be dropped."""
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment(Message):
+    """A task handed to a worker. It authorises running; no further word is needed."""
+
+    task_id: str
+    fence: int
+    job_id: str
+    job_name: str
+    index: int
+    attempt: int
+    rank: int
+    spec: Mapping[str, Any]
+    """The job's spec as submitted (only fields that were set)."""
+    origin: Mapping[str, Any]
+    envelope_id: str | None = None
+    gpus: tuple[str, ...] = ()
+    timeout_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Exit(Message):
+    """How a task's process tree ended."""
+
+    outcome: str
+    """A terminal TaskState: succeeded, failed, cancelled, timed_out, lost."""
+    reason: str
+    """A `states.Reason`."""
+    message: str = ""
+    exit_code: int | None = None
+    """Shell convention: 128+n after signal n."""
+    signal: int | None = None
+    started_at: float | None = None
+    ended_at: float | None = None
+    value: str | None = None
+    """JSON text returned by a function."""
+    error: Mapping[str, Any] | None = None
+    outputs: tuple[Mapping[str, Any], ...] = ()
+    """[{path, digest, size, executable}], already in the artifact store."""
+    usage: Mapping[str, Any] = field(default_factory=dict)
+    """{user_seconds, system_seconds, max_rss_bytes}, where known."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskReport(Message):
+    """News about one task. Started and finished may come in one report."""
+
+    task_id: str
+    fence: int
+    phase: str | None = None
+    started_at: float | None = None
+    exit: Exit | None = None
+    log_size: int | None = None
+    """With `exit`: the whole size of the framed segment."""
+    log: str | None = None
+    """Base64 of the whole framed segment, when it is small and none of it was shipped."""
+
+
+@dataclass(frozen=True, slots=True)
+class Report(Message):
+    """Heartbeat and news. `seq` grows by one; a repeated seq gets the recorded reply."""
+
+    worker_id: str
+    incarnation: int
+    seq: int
+    inventory: tuple[Held, ...] = ()
+    tasks: tuple[TaskReport, ...] = ()
+    capabilities: Mapping[str, Any] | None = None
+    """Only when they changed."""
+    load: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Cancel(Message):
+    task_id: str
+    mode: str
+    """`int`: SIGINT, TERM after grace, then KILL. `term`: TERM, then KILL. `kill`: at once."""
+    grace_seconds: float = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class ReportReply(Message):
+    """`ok` False: the incarnation is not (or no longer) known; register again."""
+
+    ok: bool = True
+    lease_seconds: float = 30.0
+    recorded: tuple[str, ...] = ()
+    """Task ids whose exits are now durable (or stale for good): forget them."""
+    cancel: tuple[Cancel, ...] = ()
+    kill: tuple[str, ...] = ()
+    """Stale fences: end without reporting."""
+    drop_envelopes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Acquire(Message):
+    """Parks until there is work, a cancel or the time is up. Only the newest of an incarnation
+    is served; an older one is answered empty at once."""
+
+    worker_id: str
+    incarnation: int
+    park_seconds: float = 25.0
+
+
+@dataclass(frozen=True, slots=True)
+class Acquired(Message):
+    ok: bool = True
+    assignments: tuple[Assignment, ...] = ()
+    cancel: tuple[Cancel, ...] = ()
+    leave: bool = False
+    """The plane is going: end when idle."""
+
+
+_NESTED: dict[tuple[str, str], type[Message]] = {
+    ("Register", "inventory"): Held,
+    ("Report", "inventory"): Held,
+    ("Report", "tasks"): TaskReport,
+    ("TaskReport", "exit"): Exit,
+    ("ReportReply", "cancel"): Cancel,
+    ("Acquired", "assignments"): Assignment,
+    ("Acquired", "cancel"): Cancel,
+}

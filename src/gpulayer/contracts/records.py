@@ -1,0 +1,140 @@
+"""The rows of the store, as the rules see them: frozen, slotted, no behaviour."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from gpulayer.contracts.ids import EnvelopeId, Fence, JobId, ShapeId, TaskId, WorkerId
+from gpulayer.contracts.states import JobState, Reason, TaskState
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One logical submission. Times are Unix seconds of the plane's clock, for people."""
+
+    id: JobId
+    seq: int
+    name: str
+    spec: Mapping[str, Any]
+    """Only the fields that were set; `JobSpec.model_validate` gives the rest."""
+    shape_id: ShapeId
+    state: JobState
+    reason: Reason
+    message: str = ""
+    """One sentence about the reason, with its numbers."""
+    priority: int = 0
+    attempt: int = 0
+    """How many times it has been given out."""
+    lost: int = 0
+    """Attempts that ended because a worker vanished; counts towards the crash limit."""
+    max_attempts: int = 1
+    retry_on: tuple[str, ...] = ("worker_lost",)
+    fail_if_unschedulable: bool = False
+    exit_code: int | None = None
+    submitted_at: float = 0.0
+    not_before: float = 0.0
+    started_at: float | None = None
+    finished_at: float | None = None
+    cancel_requested_at: float | None = None
+    cancel_mode: str | None = None
+    """`int`, `term` or `kill`: how firmly the task is asked to end."""
+    retry_of: JobId | None = None
+    envelope_id: EnvelopeId | None = None
+    origin: Mapping[str, Any] = field(default_factory=dict)
+    """Who and where: folder, interpreter, terminal, session. Never environment values."""
+    idempotency_key: str | None = None
+    version: int = 0
+    """Grows with every update; a guarded update names the one it read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One assignment to one worker."""
+
+    id: TaskId
+    fence: Fence
+    job_id: JobId
+    index: int
+    attempt: int
+    rank: int
+    worker_id: WorkerId
+    incarnation: int
+    state: TaskState
+    reason: Reason
+    message: str = ""
+    phase: str = "assigned"
+    cpu_cores: float = 1.0
+    memory_gb: float = 0.0
+    gpus: tuple[str, ...] = ()
+    assigned_at: float = 0.0
+    started_at: float | None = None
+    finished_at: float | None = None
+    lease_until: float = 0.0
+    """On the plane's monotonic clock; 0 = fresh lease at the plane's start."""
+    exit_code: int | None = None
+    log_size: int = 0
+    log_complete: bool = False
+    delivered: bool = False
+    """Handed out by an acquire and not yet confirmed by a report."""
+
+
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """A machine's agent. `incarnation` grows with every start of it."""
+
+    id: WorkerId
+    name: str
+    target: str
+    incarnation: int
+    capabilities: Mapping[str, Any]
+    labels: Mapping[str, str] = field(default_factory=dict)
+    draining: bool = False
+    registered_at: float = 0.0
+    seen_at: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One line of a job's story. `seq` is gapless per job, from 1."""
+
+    job_id: JobId
+    seq: int
+    at: float
+    kind: str
+    """`submitted`, `decided`, `placed`, `started`, `finished`, `cancelling`, `retrying`,
+    `late_report`, `prepared`, ..."""
+    state: str
+    reason: str
+    message: str = ""
+    task_id: TaskId | None = None
+    data: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """The recorded end of one element. Written once."""
+
+    job_id: JobId
+    index: int
+    attempt: int
+    state: JobState
+    exit_code: int | None
+    value: str | None = None
+    """JSON text of a function's return value."""
+    error: Mapping[str, Any] | None = None
+    """{type, message, traceback, log_tail} of a function, or {slug, message} of ours."""
+    finished_at: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """A file that a job left in its output folder."""
+
+    job_id: JobId
+    index: int
+    path: str
+    digest: str
+    size: int
+    executable: bool = False

@@ -1,0 +1,294 @@
+"""Every error that GPUlayer raises, and the one table of their stable slugs.
+
+    GPULayerError                 code, message, where, why, hint, job_id
+    |- UsageError                 what was asked for is malformed: flag, field, file, value
+    |  `- SpecError               a job spec is refused; `problems` lists all of it at once
+    |- NotFoundError              no such job, artifact, worker, file
+    |- RefusedError               understood, and not done: permission, state, version, limits
+    |- UnreachableError           no plane answers
+    |- StorageError               disk, database, folder
+    `- JobError                   a job ended otherwise than well
+       |- SchedulingError         no worker can ever run it
+       |- PreparationError        it failed before the first instruction of the workload
+       |- JobFailedError          it ran and failed; a remote exception is its `__cause__`
+       |- JobCancelledError
+       |- JobTimedOutError
+       `- JobLostError            GPUlayer lost it: worker, supervisor or envelope is gone
+
+The command line, the SDK, HTTP and the docs read the same table. A row is added here and
+nowhere else. Rendering (`error[slug]: what`, `where:`, `why:`, `help:`) is `cli.render`'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Slug:
+    """One kind of error: its exit codes, HTTP status, and the text of `gpulayer help SLUG`."""
+
+    name: str
+    error: type[GPULayerError]
+    exit: int
+    """Exit code of the looking and acting verbs: 1 failed, 2 usage, 3 not found, 4 not allowed,
+    5 unreachable."""
+    run_exit: int
+    """Exit code of run, launch, map, wait."""
+    status: int
+    """HTTP status."""
+    explanation: str
+    """What it means and what to do, in plain words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One fault of a spec: where (`resources.gpu_cout`), what, how to mend it, which line."""
+
+    field: str
+    message: str
+    mend: str = ""
+    line: int | None = None
+    slug: str = "invalid-field"
+
+
+class GPULayerError(Exception):
+    """Base of all. `str(error)` is the sentence alone; `to_json` is what `--json` prints."""
+
+    def __init__(
+        self,
+        code: str,
+        message: str,
+        *,
+        where: str = "",
+        why: str = "",
+        hint: str | Sequence[str] = (),
+        job_id: str | None = None,
+        details: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.where = where
+        self.why = why
+        self.help = (hint,) if isinstance(hint, str) and hint else tuple(hint)
+        self.job_id = job_id
+        self.details = dict(details or {})
+
+    @property
+    def hint(self) -> str:
+        """The commands or steps that mend it, joined for people."""
+        return "  |  ".join(self.help)
+
+    def to_json(self) -> dict[str, Any]:
+        body: dict[str, Any] = {"code": self.code, "message": self.message}
+        for key, value in (
+            ("where", self.where),
+            ("why", self.why),
+            ("hint", list(self.help)),
+            ("job_id", self.job_id),
+            ("details", self.details),
+        ):
+            if value:
+                body[key] = value
+        return body
+
+
+class UsageError(GPULayerError):
+    """What was asked for is malformed."""
+
+
+class SpecError(UsageError):
+    """A job spec is refused. `problems` holds every fault found, in the order of the file."""
+
+    def __init__(self, code: str, message: str, *, problems: Sequence[Problem] = (), **kw: Any):
+        super().__init__(code, message, **kw)
+        self.problems = tuple(problems)
+
+    def to_json(self) -> dict[str, Any]:
+        body = super().to_json()
+        body["problems"] = [
+            {k: getattr(p, k) for k in ("field", "message", "mend", "line", "slug")}
+            for p in self.problems
+        ]
+        return body
+
+
+class NotFoundError(GPULayerError):
+    """Nothing by that name."""
+
+
+class RefusedError(GPULayerError):
+    """Understood, and not done."""
+
+
+class UnreachableError(GPULayerError):
+    """No plane answers."""
+
+
+class StorageError(GPULayerError):
+    """Disk, database or folder."""
+
+
+class JobError(GPULayerError):
+    """A job ended otherwise than well."""
+
+
+class SchedulingError(JobError):
+    """No registered worker can ever run the job."""
+
+
+class PreparationError(JobError):
+    """The job failed before the first instruction of its workload."""
+
+
+class JobFailedError(JobError):
+    """The job ran and failed. For a function, `__cause__` is the remote exception."""
+
+
+class JobCancelledError(JobError):
+    """The job was cancelled."""
+
+
+class JobTimedOutError(JobError):
+    """The job reached its time limit."""
+
+
+class JobLostError(JobError):
+    """GPUlayer lost the job; whether the work was done is not known."""
+
+
+def error_from_json(body: Mapping[str, Any]) -> GPULayerError:
+    """The exception for what a plane answered. Unknown slugs become a plain `GPULayerError`."""
+    slug = SLUGS.get(str(body.get("code", "")))
+    fields: dict[str, Any] = {
+        "where": body.get("where", ""),
+        "why": body.get("why", ""),
+        "hint": body.get("hint", ()),
+        "job_id": body.get("job_id"),
+        "details": body.get("details"),
+    }
+    cls = slug.error if slug is not None else GPULayerError
+    if issubclass(cls, SpecError):
+        fields["problems"] = [Problem(**p) for p in body.get("problems", ())]
+    return cls(str(body.get("code", "unknown")), str(body.get("message", "")), **fields)
+
+
+_TABLE: tuple[Slug, ...] = (
+    # --- asking ---------------------------------------------------------------------------
+    Slug("usage", UsageError, 2, 125, 400, "The command line is not one that GPUlayer knows."),
+    Slug("invalid-field", SpecError, 2, 125, 422,
+         "A field of the job has a value that it cannot have. The message says which and why."),
+    Slug("unknown-field", SpecError, 2, 125, 422,
+         "The job has a field that JobSpec does not know. `gpulayer schema` lists all of them."),
+    Slug("unsafe-path", SpecError, 2, 125, 422,
+         "A path of the job leaves its own folder. Use a relative path such as data/x."),
+    Slug("invalid-file", SpecError, 2, 125, 422,
+         "The job file is not JSON or YAML that can be read. The message names the line."),
+    Slug("not-yet", RefusedError, 2, 125, 501,
+         "The field is part of the contract, but this version does not act on it yet. It is "
+         "refused so that nothing is silently ignored. Leave it out."),
+    Slug("too-large", RefusedError, 2, 125, 413,
+         "Something is past its documented limit. The message says which, and how large it is."),
+    Slug("value-not-portable", UsageError, 2, 125, 422,
+         "An argument or a result is not plain JSON, so it would change on its way. Convert it, "
+         "or write it to a file in GPULAYER_OUTPUT_DIR."),
+    Slug("function-not-importable", UsageError, 2, 127, 422,
+         "A remote function must be importable by name: lambdas, nested functions and functions "
+         "of a module without a file cannot be found where the job runs."),
+    Slug("idempotency-conflict", RefusedError, 1, 125, 409,
+         "The same idempotency key came with another job. Use a new key for a new job."),
+    # --- finding --------------------------------------------------------------------------
+    Slug("job-not-found", NotFoundError, 3, 125, 404,
+         "No job has that id, prefix or name. `gpulayer ps -a` lists all jobs."),
+    Slug("ambiguous-job", NotFoundError, 3, 125, 409,
+         "Several jobs begin with that prefix. Give more characters."),
+    Slug("artifact-not-found", NotFoundError, 3, 125, 404,
+         "No artifact has that digest, or the job left no such file. `gpulayer status JOB` "
+         "lists its outputs."),
+    Slug("worker-not-found", NotFoundError, 3, 125, 404,
+         "No worker has that id or name. `gpulayer workers` lists them."),
+    Slug("file-not-found", NotFoundError, 2, 125, 404, "The file does not exist."),
+    Slug("topic-not-found", NotFoundError, 3, 125, 404,
+         "There is no help page of that name. `gpulayer help` lists them."),
+    # --- placing --------------------------------------------------------------------------
+    Slug("no-matching-worker", SchedulingError, 1, 125, 409,
+         "No worker could ever run the job. `gpulayer why JOB` shows each worker and each check; "
+         "`gpulayer submit` waits for a worker to come instead of failing."),
+    Slug("no-gpu", SchedulingError, 1, 125, 409,
+         "The job asks for a GPU and no worker has a usable one. `gpulayer gpus` and "
+         "`gpulayer doctor` say what was found and why it cannot be used."),
+    Slug("python-mismatch", SchedulingError, 1, 125, 409,
+         "No worker has a Python of the version that the job asks for."),
+    # --- preparing ------------------------------------------------------------------------
+    Slug("secret-missing", PreparationError, 1, 126, 409,
+         "The worker has no value for a secret that the job names. Set it where the worker "
+         "runs; for a job on this machine, export it in the terminal."),
+    Slug("secret-unsafe", PreparationError, 1, 126, 409,
+         "A secret's file can be read by others. `chmod 600` it."),
+    Slug("folder-gone", PreparationError, 1, 126, 409,
+         "The folder of the job no longer exists or was replaced before the job began."),
+    Slug("envelope-lost", JobLostError, 1, 125, 409,
+         "The terminal's environment, kept for the job, was lost before the job began (a reboot "
+         "or a killed supervisor). Submit the job again."),
+    Slug("interpreter-gone", PreparationError, 1, 126, 409,
+         "The Python that the job was to use is no longer there."),
+    Slug("stdin-consumed", PreparationError, 1, 126, 409,
+         "A second attempt cannot read the standard input again, so it was not made."),
+    # --- running --------------------------------------------------------------------------
+    Slug("job-failed", JobFailedError, 1, 1, 409,
+         "The job's own code failed. `gpulayer logs JOB` shows what it printed."),
+    Slug("command-not-found", JobFailedError, 1, 127, 409,
+         "The command is not on the PATH that the job saw. Aliases, shell functions and "
+         "builtins are not commands: use `sh -c`."),
+    Slug("not-executable", JobFailedError, 1, 126, 409,
+         "The file exists but cannot be executed. `chmod +x` it, or name its interpreter."),
+    Slug("killed", JobFailedError, 1, 137, 409,
+         "A signal ended the job. A cause is named only where there is evidence for it."),
+    Slug("timeout", JobTimedOutError, 1, 124, 409,
+         "The job reached its time limit and was ended. `--timeout` sets another."),
+    Slug("cancelled", JobCancelledError, 1, 130, 409, "The job was cancelled."),
+    Slug("result-not-json", JobFailedError, 1, 1, 409,
+         "The function finished, but its result is not plain JSON. Return numbers, text, lists "
+         "and dicts; write everything else to a file in GPULAYER_OUTPUT_DIR."),
+    Slug("worker-lost", JobLostError, 1, 125, 409,
+         "The worker, or the process that watched the job, ended while the job ran. `--retries` "
+         "gives such a job out again by itself."),
+    Slug("job-not-finished", RefusedError, 1, 125, 409, "The job has not ended yet."),
+    Slug("job-finished", RefusedError, 1, 125, 409, "The job has already ended."),
+    Slug("no-result", RefusedError, 1, 125, 409,
+         "The job has no return value: it is a command. `gpulayer logs JOB` shows its output."),
+    Slug("wrong-world", RefusedError, 1, 125, 409,
+         "The local plane lives in another container, namespace or user than this terminal, so a "
+         "job would not see the same files. Set GPULAYER_HOME to a folder of this world."),
+    # --- the plane ------------------------------------------------------------------------
+    Slug("plane-unreachable", UnreachableError, 5, 125, 503,
+         "The local plane does not answer. `gpulayer doctor` lists its processes; "
+         "`gpulayer stop` ends them."),
+    Slug("plane-start-failed", UnreachableError, 5, 125, 503,
+         "The local plane could not start. The message carries its own last words."),
+    Slug("plane-held", RefusedError, 1, 125, 409,
+         "Another process holds this data folder and cannot hand it over. The message says who."),
+    Slug("inside-job", UnreachableError, 5, 125, 503,
+         "There is no plane, and a job must not start one: it would end with the job."),
+    Slug("version-mismatch", RefusedError, 5, 125, 426,
+         "Client and plane do not speak the same version. Use the newer one for both."),
+    Slug("newer-database", StorageError, 1, 125, 409,
+         "The data folder was written by a newer GPUlayer. Use that version, or another folder."),
+    Slug("disk-full", StorageError, 1, 125, 507,
+         "The disk is full, so nothing was accepted. `gpulayer gc --dry-run` shows what can go."),
+    Slug("read-only", StorageError, 1, 125, 507, "The data folder cannot be written."),
+    Slug("folder-unsafe", StorageError, 4, 125, 403,
+         "A folder that must be private belongs to somebody else or is open to others."),
+    Slug("corrupt", StorageError, 1, 125, 500,
+         "The database or an artifact does not hold what it should. Nothing of it was used."),
+    Slug("not-allowed", RefusedError, 4, 125, 403, "The caller may not do that."),
+    Slug("plane-full", RefusedError, 1, 125, 429,
+         "The queue is at its limit. Wait for jobs to end, or cancel some."),
+    Slug("internal", GPULayerError, 1, 125, 500,
+         "A fault of GPUlayer itself. `--debug` shows where; please report it."),
+)
+
+SLUGS: dict[str, Slug] = {slug.name: slug for slug in _TABLE}
