@@ -1,0 +1,69 @@
+"""Serves an ASGI application on a socket that can be taken away and given back.
+
+uvicorn's protocol class is used without uvicorn's server: that one takes over signals, ticks ten
+times a second and binds sockets with open permissions. Here a listening socket is accepted on
+through a duplicate, so that closing it leaves the kernel's backlog to whoever holds the original:
+that is what makes a hand-over invisible to clients.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from typing import Any
+
+from uvicorn.config import Config
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.server import ServerState
+
+KEEP_ALIVE_SECONDS = 3600
+"""Connections of agents and notebooks stay; a dead peer is noticed by the kernel."""
+
+
+class Listener:
+    """All methods belong to the thread of the event loop."""
+
+    def __init__(self, app: Any) -> None:
+        self._config = Config(
+            app,
+            http="httptools",
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            proxy_headers=False,
+            server_header=False,
+            date_header=False,
+            timeout_keep_alive=KEEP_ALIVE_SECONDS,
+        )
+        self._config.load()
+        self._state = ServerState()
+        self._server: asyncio.Server | None = None
+
+    async def open(self, sock: socket.socket) -> None:
+        """Accept on `sock`, which must be listening. May be called again after `close`."""
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(self._protocol, sock=sock.dup(), start_serving=True)
+
+    async def close(self) -> None:
+        """Stop accepting, wait until every request in flight is answered, end idle connections.
+
+        Whoever parks requests must have been told to answer them before. Safe to call twice.
+        """
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+        while self._state.tasks:
+            await asyncio.wait(set(self._state.tasks))
+        for connection in list(self._state.connections):
+            connection.shutdown()
+
+    @property
+    def in_flight(self) -> int:
+        """Requests being answered now, parked ones included."""
+        return len(self._state.tasks)
+
+    def _protocol(self) -> asyncio.Protocol:
+        return HttpToolsProtocol(
+            config=self._config, server_state=self._state, app_state={}, _loop=None
+        )

@@ -1,0 +1,188 @@
+"""HTTP/1.1 JSON over a Unix socket with the standard library alone.
+
+The command line pays for each import, so this client builds no models and knows no framework.
+Every call is safe to repeat: submits carry an idempotency key, reports a sequence number, log
+bytes an offset. So a reset, an early end or a 503 (a plane that is handing over) is tried again,
+through `revive`, which starts a plane where there is none.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, BinaryIO
+
+from gpulayer._version import __version__
+from gpulayer.contracts.messages import WIRE
+from gpulayer.errors import GPULayerError, RefusedError, UnreachableError, error_from_json
+
+ANSWER_SECONDS = 20.0
+"""Longest silence of a plane that answers at once; parked calls add what they park."""
+
+_GONE = (ConnectionError, http.client.HTTPException, FileNotFoundError, BrokenPipeError)
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    status: int
+    headers: Mapping[str, str]
+    """Names in lower case."""
+    data: bytes
+
+    def json(self) -> Any:
+        return json.loads(self.data) if self.data else {}
+
+
+class Wire:
+    """One keep-alive connection to a plane. Not for use by two threads at once.
+
+    `revive` is called when nobody listens; it returns once a plane does, or raises. Without it
+    an `UnreachableError` is raised.
+    """
+
+    def __init__(
+        self,
+        socket_path: str,
+        *,
+        revive: Callable[[], None] | None = None,
+        tries: int = 6,
+    ) -> None:
+        self.socket_path = socket_path
+        self.plane_version: str | None = None
+        """Version of the plane that answered last."""
+        self._revive = revive
+        self._tries = tries
+        self._connection: _UnixConnection | None = None
+
+    def call(
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | None = None,
+        *,
+        park: float = 0.0,
+    ) -> Any:
+        """Send JSON, get JSON. Raises the plane's error as the exception it names."""
+        data = None if body is None else json.dumps(body, separators=(",", ":")).encode()
+        return self.request(method, path, data, park=park).json()
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        body: bytes | BinaryIO | None = None,
+        *,
+        headers: Mapping[str, str] | None = None,
+        park: float = 0.0,
+    ) -> Reply:
+        """One exchange, repeated while the plane comes and goes. `park`: seconds that the plane
+        may hold the call on purpose."""
+        sent = {"Content-Type": "application/json", "X-Gpulayer-Wire": str(WIRE)} | dict(
+            headers or {}
+        )
+        last: Exception | None = None
+        for _ in range(self._tries):
+            try:
+                reply = self._exchange(method, path, body, sent, ANSWER_SECONDS + park)
+            except TimeoutError as error:
+                self.close()
+                raise UnreachableError(
+                    "plane-unreachable",
+                    f"the plane took the call and did not answer within {ANSWER_SECONDS:.0f} s",
+                    where=self.socket_path,
+                    hint="gpulayer doctor",
+                ) from error
+            except _GONE as error:
+                last = error
+                self.close()
+                if not isinstance(body, bytes | None):
+                    body.seek(0)
+                if self._revive is not None:
+                    self._revive()
+                continue
+            if reply.status == 503:
+                self.close()
+                if self._revive is not None:
+                    self._revive()
+                continue
+            if reply.status >= 400:
+                raise _error(reply)
+            return reply
+        raise UnreachableError(
+            "plane-unreachable",
+            "no plane answers",
+            where=self.socket_path,
+            why=str(last) if last else "it is handing over",
+            hint="gpulayer doctor",
+        )
+
+    def close(self) -> None:
+        """End the connection; the next call makes a new one."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _exchange(
+        self,
+        method: str,
+        path: str,
+        body: bytes | BinaryIO | None,
+        headers: Mapping[str, str],
+        timeout: float,
+    ) -> Reply:
+        if self._connection is None:
+            self._connection = _UnixConnection(self.socket_path)
+        connection = self._connection
+        connection.timeout = timeout
+        if connection.sock is not None:
+            connection.sock.settimeout(timeout)
+        connection.request(method, path, body, dict(headers))
+        answer = connection.getresponse()
+        data = answer.read()
+        received = {name.lower(): value for name, value in answer.getheaders()}
+        if answer.will_close:
+            self.close()
+        self.plane_version = received.get("x-gpulayer-version")
+        _check_wire(received)
+        return Reply(answer.status, received, data)
+
+
+class _UnixConnection(http.client.HTTPConnection):
+    def __init__(self, path: str) -> None:
+        super().__init__("localhost")
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(self.timeout)
+        try:
+            self.sock.connect(self._path)
+        except BlockingIOError as error:  # a full backlog: the plane is there and busy
+            raise TimeoutError(self._path) from error
+
+
+def _check_wire(headers: Mapping[str, str]) -> None:
+    wire = headers.get("x-gpulayer-wire")
+    if wire is not None and wire != str(WIRE):
+        raise RefusedError(
+            "version-mismatch",
+            f"GPUlayer {__version__} cannot talk to the plane of version "
+            f"{headers.get('x-gpulayer-version', '?')}",
+            why=f"this side speaks wire {WIRE}, the plane speaks wire {wire}",
+            hint="gpulayer stop",
+        )
+
+
+def _error(reply: Reply) -> GPULayerError:
+    try:
+        body = reply.json()["error"]
+    except (ValueError, KeyError, TypeError):
+        return GPULayerError(
+            "internal",
+            f"the plane answered {reply.status}",
+            why=reply.data[:200].decode(errors="replace"),
+        )
+    return error_from_json(body)

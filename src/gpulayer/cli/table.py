@@ -1,0 +1,134 @@
+"""The one table of the command line: its verbs, their groups, and every flag.
+
+`--help`, completion, the reference in the docs and the tests are made from it. A verb lives in
+the module that its row names, which is imported only when the verb is used.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Verb:
+    name: str
+    group: str
+    about: str
+    """One line, as shown by `gpulayer --help`."""
+    module: str
+    """Under `gpulayer.cli`; holds a click command named `command`."""
+    alias_of: str | None = None
+    """A second word for a verb: works, and is shown by `help all` alone."""
+
+
+VERBS: tuple[Verb, ...] = (
+    Verb("run", "Start work", "Run a command here and stay with it.", "run"),
+    Verb("submit", "Start work", "Queue a command, function or job file.", "submit"),
+    Verb("plan", "Start work", "Say where a job would run, and why.", "plan"),
+    Verb("ps", "Look", "List jobs that are waiting or running.", "ps"),
+    Verb("status", "Look", "Show one job.", "status"),
+    Verb("logs", "Look", "Print what a job wrote.", "logs"),
+    Verb("events", "Look", "Tell a job's story.", "events"),
+    Verb("why", "Look", "Explain where a job is, worker by worker.", "why"),
+    Verb("result", "Look", "Print what a function returned.", "result"),
+    Verb("workers", "Look", "List workers.", "workers"),
+    Verb("gpus", "Look", "List GPUs and who holds them.", "gpus"),
+    Verb("wait", "Act", "Wait for jobs to end.", "wait"),
+    Verb("cancel", "Act", "End jobs.", "cancel"),
+    Verb("retry", "Act", "Submit a job again.", "retry"),
+    Verb("get", "Act", "Fetch a job's files or an artifact.", "get"),
+    Verb("put", "Act", "Store a file as an artifact.", "put"),
+    Verb("stop", "Care", "End the local plane.", "stop"),
+    Verb("gc", "Care", "Remove what no job needs.", "gc"),
+    Verb("doctor", "Care", "Check this installation and list its processes.", "doctor"),
+    Verb("schema", "Care", "Print the JSON Schema of a job, or a part of it.", "schema"),
+    Verb("completion", "Care", "Print a completion script for your shell.", "completion"),
+    Verb("help", "Care", "Explain a verb, an error or a topic.", "help"),
+    Verb("version", "Care", "Print the version.", "version"),
+    Verb("explain", "Look", "The same as why.", "why", alias_of="why"),
+    Verb("list", "Look", "The same as ps.", "ps", alias_of="ps"),
+    Verb("ls", "Look", "The same as ps.", "ps", alias_of="ps"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """One option. `settings` go to `click.option`."""
+
+    names: tuple[str, ...]
+    about: str
+    settings: dict[str, Any]
+    advanced: bool = False
+    """Shown by `--help-all` and the reference, not by `--help`."""
+
+
+def _flag(*names: str, about: str, advanced: bool = False, **settings: Any) -> Flag:
+    return Flag(names, about, settings, advanced)
+
+
+FLAGS: dict[str, Flag] = {
+    # What the job is
+    "name": _flag("--name", about="Name of the job.", metavar="NAME"),
+    "env": _flag("-e", "--env", about="Set K=V for the job, or pass K on.", metavar="K[=V]",
+                 multiple=True),
+    "env_file": _flag("--env-file", about="Read K=V lines from a file.", metavar="FILE",
+                      multiple=True),
+    "secret": _flag("--secret", about="Give the job a secret by name: NAME, NAME=ENV or "
+                    "NAME=@FILE.", metavar="NAME", multiple=True),
+    "label": _flag("-l", "--label", about="Label the job.", metavar="K=V", multiple=True),
+    "timeout": _flag("--timeout", about="End the job after this long: 90, 90s, 2h, 1-12:00:00.",
+                     metavar="TIME"),
+    "stdin": _flag("--stdin", about="`none`: give the job no standard input.",
+                   metavar="none"),
+    "file": _flag("-f", "--file", about="Read the job from a JSON or YAML file.",
+                  metavar="FILE"),
+    "args": _flag("--args", about="Positional arguments of a function, as a JSON list.",
+                  metavar="JSON"),
+    "kwargs": _flag("--kwargs", about="Named arguments of a function, as a JSON object.",
+                    metavar="JSON"),
+    "retries": _flag("--retries", about="Further attempts after a failure.", metavar="N",
+                     type=int),
+    "retry_on": _flag("--retry-on", about="What is tried again: worker_lost, failed, timed_out, "
+                      "exit:N.", metavar="REASON", multiple=True, advanced=True),
+    # What it needs
+    "gpus": _flag("--gpus", about="GPUs: N, a100:2, a100,h100:2 or 24GB:2.", metavar="GPUS"),
+    "gpu_memory": _flag("--gpu-memory", about="Memory of each GPU, in GB.", metavar="SIZE"),
+    "accelerator": _flag("--accelerator", about="cpu, gpu, cuda or mps.", metavar="KIND",
+                         advanced=True),
+    "cpus": _flag("-c", "--cpus", about="CPU cores.", metavar="N", type=float),
+    "memory": _flag("--memory", about="Memory, in GB: 64, 64G.", metavar="SIZE"),
+    "disk": _flag("--disk", about="Free disk space, in GB.", metavar="SIZE", advanced=True),
+    "profile": _flag("--profile", about="Known requirements by name: pytorch-cuda.",
+                     metavar="NAME", advanced=True),
+    "python": _flag("--python", about="Version of Python that the worker must have: '>=3.11'.",
+                    metavar="SPEC", advanced=True),
+    # Where and when
+    "on": _flag("--on", about="Where: here, any, a worker or LABEL=VALUE.", metavar="WHERE"),
+    "target": _flag("--target", about="The same as --on.", metavar="WHERE", hidden=True),
+    "priority": _flag("--priority", about="Higher goes first.", metavar="N", type=int),
+    "strategy": _flag("--strategy", about="spread, first_fit or most_free_memory.",
+                      metavar="NAME", advanced=True),
+    "on_unschedulable": _flag("--on-unschedulable", about="fail, or queue until a worker comes.",
+                              metavar="fail|queue", advanced=True),
+    "idempotency_key": _flag("--idempotency-key", about="The same key again is the same job.",
+                             metavar="KEY", advanced=True),
+    # How the command line behaves
+    "detach": _flag("-d", "--detach", about="Print the job's id and leave.", is_flag=True),
+    "dry_run": _flag("--dry-run", about="Say what would happen; do nothing.", is_flag=True),
+    "json": _flag("--json", about="Print JSON.", is_flag=True),
+    "quiet": _flag("-q", "--quiet", about="Print ids alone.", is_flag=True),
+    "all": _flag("-a", "--all", about="Also jobs that have ended.", is_flag=True),
+    "limit": _flag("-n", "--limit", about="At most this many.", metavar="N", type=int),
+    "follow": _flag("-f", "--follow", about="Go on until the job ends.", is_flag=True),
+    "tail": _flag("--tail", about="Only the last N lines.", metavar="N", type=int),
+    "since": _flag("--since", about="Only what was written in this last time: 10m, 2h.",
+                   metavar="TIME"),
+    "stream": _flag("--stream", about="stdout, stderr or prepare.", metavar="NAME"),
+    "grep": _flag("--grep", about="Only lines that match.", metavar="PATTERN"),
+    "index": _flag("--index", about="Element of an array job.", metavar="N", type=int),
+    "exit_code": _flag("--exit-code", about="End with the job's own exit code.", is_flag=True),
+    "force": _flag("--force", about="End running jobs as well.", is_flag=True),
+    "older_than": _flag("--older-than", about="Only what ended before this long: 30d.",
+                        metavar="TIME"),
+}
