@@ -1,0 +1,114 @@
+"""The port through which discovery looks at a machine: its files, its environment, its programs.
+
+A test gives it a folder instead of `/` and canned answers instead of programs. The real runner
+never waits past its deadline: a program stuck inside a wedged driver cannot even be killed
+(state D in ps(1)), so it is killed, given one second, and left behind.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True)
+class Completed:
+    """How a program ended. `code` is None unless it ended by itself in time."""
+
+    code: int | None
+    out: str = ""
+    err: str = ""
+    problem: Literal["", "missing", "timeout"] = ""
+
+    @property
+    def ok(self) -> bool:
+        return self.code == 0
+
+
+Runner = Callable[[Sequence[str], float], Completed]
+"""(argv, seconds) -> Completed. Never raises, never returns later than about a second after the
+deadline."""
+
+
+def run_program(argv: Sequence[str], seconds: float) -> Completed:
+    """The real runner: no stdin, the C locale, a process group of its own."""
+    try:
+        child = subprocess.Popen(
+            list(argv),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+            env={**os.environ, "LC_ALL": "C"},
+        )
+    except OSError as error:
+        return Completed(None, err=str(error), problem="missing")
+    try:
+        out, err = child.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        _end(child)
+        return Completed(None, problem="timeout")
+    return Completed(child.returncode, _text(out), _text(err))
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What discovery may look at. The defaults are this machine as it is."""
+
+    run: Runner = run_program
+    environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
+    root: Path = Path("/")
+    platform: str = sys.platform
+    python: str = sys.executable
+    """The interpreter that runs our own probes; it has nvidia-ml-py."""
+
+    def path(self, name: str) -> Path:
+        return self.root / name.lstrip("/")
+
+    def exists(self, name: str) -> bool:
+        return self.path(name).exists()
+
+    def read(self, name: str) -> str | None:
+        """The text of a file, or None where it cannot be read."""
+        try:
+            return self.path(name).read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            return None
+
+    def names(self, folder: str) -> list[str]:
+        """The sorted names in a folder; none where there is no such folder."""
+        try:
+            return sorted(os.listdir(self.path(folder)))
+        except OSError:
+            return []
+
+    def which(self, program: str, *also: str) -> str | None:
+        """The program on PATH, else the first of the given paths that exists."""
+        found = shutil.which(program, path=self.environ.get("PATH", os.defpath))
+        if found is not None:
+            return found
+        return next((path for path in also if self.exists(path)), None)
+
+
+def _end(child: subprocess.Popen[bytes]) -> None:
+    try:
+        os.killpg(child.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+    try:
+        child.communicate(timeout=1)
+    except subprocess.TimeoutExpired:
+        for pipe in (child.stdout, child.stderr):
+            if pipe is not None:
+                pipe.close()
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", errors="replace")
