@@ -40,6 +40,10 @@ class Job:
     cancel_requested_at: float | None = None
     cancel_mode: str | None = None
     """`int`, `term` or `kill`: how firmly the task is asked to end."""
+    cancel_grace: float = 10.0
+    """Seconds between the steps of the ladder."""
+    cancel_reason: Reason | None = None
+    """Who asked; becomes the job's reason once it has ended."""
     retry_of: JobId | None = None
     envelope_id: EnvelopeId | None = None
     origin: Mapping[str, Any] = field(default_factory=dict)
@@ -91,6 +95,8 @@ class Worker:
     capabilities: Mapping[str, Any]
     labels: Mapping[str, str] = field(default_factory=dict)
     draining: bool = False
+    nonce: str = ""
+    """Of the process that registered: the same nonce again is the same incarnation."""
     registered_at: float = 0.0
     seen_at: float = 0.0
 

@@ -144,6 +144,8 @@ class Reason(StrEnum):
     """An embedded plane ended with its process."""
     WORKER_LOST = "worker_lost"
     SUPERVISOR_LOST = "supervisor_lost"
+    PREEMPTED = "preempted"
+    """The machine was taken back by its owner."""
     UNSCHEDULABLE = "unschedulable"
     DEPENDENCY = "dependency"
     CRASH_LIMIT = "crash_limit"
