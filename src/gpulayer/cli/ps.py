@@ -1,0 +1,59 @@
+"""`gpulayer ps`: the jobs that wait or run; with -a all of them, newest first."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+from gpulayer.cli import render
+from gpulayer.cli.session import connect, options
+from gpulayer.clock import SystemClock
+
+HEADERS = ("JOB", "STATE", "WORKER", "GPU", "QUEUED", "RUN", "EXIT", "REASON")
+
+
+@click.command("ps")
+@options("all", "limit", "json", "quiet")
+def command(everything: bool, limit: int | None, as_json: bool, quiet: bool) -> None:
+    """List jobs that are waiting or running; with -a also those that have ended."""
+    query = f"/v1/jobs?all={int(everything)}&limit={limit or (100 if everything else 10_000)}"
+    jobs = connect().call("GET", query)["jobs"]
+    if as_json:
+        render.json_document({"jobs": jobs})
+    elif quiet:
+        for job in jobs:
+            render.data(job["id"])
+    elif jobs:
+        now = SystemClock().now()
+        render.table(HEADERS, [row(job, now) for job in jobs])
+    else:
+        render.say("no jobs" if everything else "no jobs are waiting or running; all: ps -a")
+
+
+def row(job: Mapping[str, Any], now: float) -> tuple[str, ...]:
+    """One line of the table. Times are measured to `now` for what goes on still."""
+    started, finished = job.get("started_at"), job.get("finished_at")
+    queued = (started or finished or now) - job["submitted_at"]
+    run = (finished or now) - started if started else None
+    code = job.get("exit_code")
+    return (
+        job["id"],
+        job["state"],
+        job.get("worker") or "-",
+        ",".join(job.get("gpus") or ()) or "-",
+        render.duration(queued),
+        render.duration(run),
+        "-" if code is None else str(code),
+        reason(job),
+    )
+
+
+def reason(job: Mapping[str, Any]) -> str:
+    """Why it is not simply running or done, in one line."""
+    if job["state"] == "queued":
+        return str(job.get("decision_summary") or job.get("message") or "")
+    if job["state"] in ("succeeded", "running"):
+        return ""
+    return str(job.get("message") or job.get("reason") or "")

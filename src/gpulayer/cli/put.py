@@ -1,0 +1,35 @@
+"""`gpulayer put FILE`: store a file as an artifact, named by its content."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import click
+
+from gpulayer.cli import render
+from gpulayer.cli.session import connect, options
+from gpulayer.errors import NotFoundError
+
+
+@click.command("put")
+@click.argument("file", type=click.Path(path_type=Path))
+@options("json", "quiet")
+def command(file: Path, as_json: bool, quiet: bool) -> None:
+    """Store a file as an artifact and print its address."""
+    if not file.is_file():
+        raise NotFoundError("file-not-found", f"{file} is not a file", hint="gpulayer put FILE")
+    with file.open("rb") as source:
+        digest = hashlib.file_digest(source, "sha256").hexdigest()
+        size = source.tell()
+        source.seek(0)
+        connect().request(
+            "PUT", f"/v1/artifacts/sha256/{digest}", source, headers={"Content-Length": str(size)}
+        )
+    address = f"artifact://sha256/{digest}"
+    if as_json:
+        render.json_document({"artifact": address, "size": size})
+    else:
+        render.data(address)
+        if not quiet:
+            render.say(f"stored {render.size(size)}")

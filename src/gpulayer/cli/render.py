@@ -1,0 +1,145 @@
+"""Everything that people see: errors, tables, times. Data goes to stdout, talk to stderr.
+
+Colour is used on a terminal alone, and never with NO_COLOR or TERM=dumb. Text that came from a
+job, a file or a worker is shown through `plain`, so that it cannot command the terminal.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TextIO
+
+from gpulayer.errors import GPULayerError, SpecError
+
+SCHEMA = 1
+"""Version of every `--json` document."""
+
+_RED, _BOLD, _DIM, _GREEN, _RESET = "\x1b[31m", "\x1b[1m", "\x1b[2m", "\x1b[32m", "\x1b[0m"
+_STATE_COLOUR = {"failed": _RED, "timed_out": _RED, "succeeded": _GREEN, "running": _BOLD}
+
+
+def error(fault: GPULayerError) -> None:
+    """`error[slug]: what`, then where, why and what mends it, one line each, on stderr."""
+    head = paint(f"error[{fault.code}]:", _RED, sys.stderr)
+    say(f"{head} {plain(fault.message)}")
+    if isinstance(fault, SpecError) and len(fault.problems) > 1:
+        for problem in fault.problems:
+            line = f"line {problem.line}: " if problem.line else ""
+            mend = f" ({plain(problem.mend)})" if problem.mend else ""
+            say(f"  {line}{plain(problem.field)}: {plain(problem.message)}{mend}")
+    for label, text in (("where", fault.where), ("why", fault.why)):
+        for line in text.splitlines():
+            say(f"  {label}: {plain(line)}")
+    for text in fault.help:
+        say(f"  help: {plain(text)}")
+
+
+def say(text: str) -> None:
+    """One line of talk. A closed stderr is not a reason to fail."""
+    try:
+        sys.stderr.write(text + "\n")
+        sys.stderr.flush()
+    except (OSError, ValueError):
+        pass
+
+
+def data(text: str) -> None:
+    """One line of data."""
+    sys.stdout.write(text + "\n")
+
+
+def json_document(body: Mapping[str, Any]) -> None:
+    """One JSON document, with the version of its schema."""
+    data(json.dumps({"schema": SCHEMA, **body}, indent=2, ensure_ascii=True))
+
+
+def table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Columns as wide as their content. On a terminal the last column is cut to fit; a pipe gets
+    everything."""
+    shown = [[plain(cell) for cell in row] for row in rows]
+    widths = [max(len(row[i]) for row in [list(headers), *shown]) for i in range(len(headers))]
+    room = _room(widths)
+    for number, row in enumerate([list(headers), *shown]):
+        cells = [cell.ljust(width) for cell, width in zip(row[:-1], widths[:-1], strict=True)]
+        last = row[-1] if room is None else cut(row[-1], room)
+        line = "  ".join([*cells, last]).rstrip()
+        data(paint(line, _DIM, sys.stdout) if number == 0 else _coloured(line, row))
+
+
+def cut(text: str, width: int) -> str:
+    return text if len(text) <= width else text[: max(width - 1, 0)] + "…"
+
+
+def plain(text: object) -> str:
+    """Text without anything that a terminal would obey; such characters are shown escaped."""
+    return "".join(
+        c if c.isprintable() or c == " " else c.encode("unicode_escape").decode()
+        for c in str(text)
+    )
+
+
+def duration(seconds: float | None) -> str:
+    """`0.2 s`, `41 s`, `3 min`, `2 h 5 min`, `3 d 4 h`; `-` for None."""
+    if seconds is None:
+        return "-"
+    seconds = max(seconds, 0.0)
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    if seconds < 60:
+        return f"{seconds:.0f} s"
+    minutes, hours, days = int(seconds // 60), int(seconds // 3600), int(seconds // 86400)
+    if hours < 1:
+        return f"{minutes} min"
+    if days < 1:
+        return f"{hours} h {minutes % 60} min" if minutes % 60 else f"{hours} h"
+    return f"{days} d {hours % 24} h" if hours % 24 else f"{days} d"
+
+
+def size(count: float | None) -> str:
+    """Bytes in steps of 1,000: `512 B`, `38 kB`, `4.1 GB`."""
+    if count is None:
+        return "-"
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:.0f} {unit}" if unit in ("B", "kB") else f"{count:.1f} {unit}"
+        count /= 1000
+    return f"{count:.1f} TB"
+
+
+def moment(at: float | None) -> str:
+    """Local time of day; with the date when it is not today."""
+    if at is None:
+        return "-"
+    then = time.localtime(at)
+    today = time.localtime()[:3] == then[:3]
+    return time.strftime("%H:%M:%S" if today else "%Y-%m-%d %H:%M:%S", then)
+
+
+def paint(text: str, colour: str, stream: TextIO) -> str:
+    return f"{colour}{text}{_RESET}" if colours(stream) else text
+
+
+def colours(stream: TextIO) -> bool:
+    """Whether this stream may be coloured. NO_COLOR: no-color.org."""
+    return (
+        stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    )
+
+
+def _room(widths: Sequence[int]) -> int | None:
+    if not sys.stdout.isatty():
+        return None
+    columns = shutil.get_terminal_size((80, 24)).columns
+    return max(columns - sum(widths[:-1]) - 2 * (len(widths) - 1), 8)
+
+
+def _coloured(line: str, row: Sequence[str]) -> str:
+    for cell in row:
+        if cell in _STATE_COLOUR:
+            return line.replace(cell, paint(cell, _STATE_COLOUR[cell], sys.stdout), 1)
+    return line

@@ -1,0 +1,79 @@
+"""`gpulayer status JOB`: one job, with everything that is known about it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import click
+
+from gpulayer.cli import render
+from gpulayer.cli.session import connect, job_path, options
+from gpulayer.clock import SystemClock
+
+
+@click.command("status")
+@click.argument("job", default="last")
+@options("json", "quiet")
+def command(job: str, as_json: bool, quiet: bool) -> None:
+    """Show one job: an id, the beginning of one, a name, or `last`."""
+    found = connect().call("GET", job_path(job))
+    if as_json:
+        render.json_document({"job": found})
+    elif quiet:
+        render.data(found["state"])
+    else:
+        for name, value in facts(found, SystemClock().now()):
+            render.data(f"{name + ':':<11} {render.plain(value)}")
+
+
+def facts(job: Mapping[str, Any], now: float) -> Iterator[tuple[str, str]]:
+    """Label and value, in the order in which a person asks."""
+    origin = job.get("origin") or {}
+    yield "job", job["id"]
+    yield "state", _state(job)
+    if job.get("decision_summary") and job["state"] == "queued":
+        yield "waits", job["decision_summary"]
+    yield "what", origin.get("argv_text") or _workload(job["spec"])
+    if origin.get("cwd"):
+        yield "folder", origin["cwd"]
+    if origin.get("interpreter"):
+        python = origin["interpreter"]
+        yield "python", f"{python.get('version') or '?'} ({python.get('path')})"
+    if job.get("worker"):
+        held = ", ".join(job.get("gpus") or ())
+        yield "worker", job["worker"] + (f", GPU {held}" if held else "")
+    if job.get("attempt", 0) > 1:
+        yield "attempt", str(job["attempt"])
+    yield "submitted", render.moment(job["submitted_at"])
+    started, finished = job.get("started_at"), job.get("finished_at")
+    if started:
+        yield "started", f"{render.moment(started)}, ran {_ran(started, finished, now)}"
+    if finished:
+        yield "ended", render.moment(finished)
+    for output in job.get("outputs") or ():
+        yield "output", f"{output['path']} ({render.size(output['size'])})"
+    if job.get("retry_of"):
+        yield "retry of", job["retry_of"]
+
+
+def _state(job: Mapping[str, Any]) -> str:
+    text = str(job["state"])
+    if job.get("exit_code"):
+        text += f", exit code {job['exit_code']}"
+    if job.get("message"):
+        text += f": {job['message']}"
+    if job.get("cancel_requested_at") and job["state"] in ("scheduled", "running"):
+        text += " (being cancelled)"
+    return text
+
+
+def _workload(spec: Mapping[str, Any]) -> str:
+    workload = spec["workload"]
+    if workload["kind"] == "command":
+        return " ".join(workload["command"])
+    return str(workload.get("entrypoint") or workload.get("function") or "")
+
+
+def _ran(started: float, finished: float | None, now: float) -> str:
+    return render.duration((finished or now) - started)

@@ -1,0 +1,23 @@
+"""`gpulayer version`."""
+
+from __future__ import annotations
+
+import platform
+
+import click
+
+from gpulayer import _version
+from gpulayer.cli import render
+from gpulayer.cli.session import options
+from gpulayer.contracts.messages import WIRE
+
+
+@click.command("version")
+@options("json")
+def command(as_json: bool) -> None:
+    """Print the version."""
+    if as_json:
+        python = platform.python_version()
+        render.json_document({"version": _version.__version__, "wire": WIRE, "python": python})
+    else:
+        render.data(f"gpulayer {_version.__version__}")
