@@ -48,12 +48,15 @@ class Places:
         """What a person must be told once about where things are."""
 
     @classmethod
-    def find(cls, environ: Mapping[str, str], machine: Machine | None = None) -> Places:
-        """The places that these variables mean. Reads the disk, creates nothing.
+    def find(
+        cls, environ: Mapping[str, str] | None = None, machine: Machine | None = None
+    ) -> Places:
+        """The places that these variables (by default our own) mean. Reads only.
 
         Raises `folder-unsafe` when the runtime folder belongs to somebody else.
         """
         machine = machine or Machine()
+        environ = os.environ if environ is None else environ
         home = os.path.realpath(environ.get("GPULAYER_HOME") or _data_folder(environ, machine))
         state = bulk = notice = ""
         mounts = machine.mounts()
