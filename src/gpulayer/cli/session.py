@@ -35,7 +35,7 @@ def options(*names: str) -> Callable[[Command], Command]:
     def decorate(command: Command) -> Command:
         for name in reversed(names):
             flag = FLAGS[name]
-            parameter = name if name not in _PYTHON_NAMES else _PYTHON_NAMES[name]
+            parameter = _PYTHON_NAMES.get(name, name)
             settings = dict(flag.settings)
             settings.setdefault("default", None if "is_flag" not in settings else False)
             if settings.get("multiple"):
