@@ -89,6 +89,23 @@ class Machine:
         except OSError:
             return []
 
+    def kernel_log(self) -> str:
+        """What the kernel still remembers, where this user may read it; else nothing. See
+        Documentation/ABI/testing/dev-kmsg: one record a read, EAGAIN at the end."""
+        records = []
+        try:
+            log = os.open(self.path("/dev/kmsg"), os.O_RDONLY | os.O_NONBLOCK)
+        except OSError:
+            return ""
+        try:
+            while record := os.read(log, 8192):
+                records.append(record)
+        except OSError:
+            pass
+        finally:
+            os.close(log)
+        return _text(b"".join(records))
+
     def which(self, program: str, *also: str) -> str | None:
         """The program on PATH, else the first of the given paths that exists."""
         found = shutil.which(program, path=self.environ.get("PATH", os.defpath))
