@@ -6,7 +6,7 @@ rules on a virtual clock and a seed. `SystemClock` and `SystemIds` are safe to s
 
 from __future__ import annotations
 
-import secrets
+import os
 import time
 from typing import Protocol
 
@@ -54,10 +54,10 @@ class SystemIds:
     """Randomness of the operating system."""
 
     def token(self, length: int) -> str:
-        return "".join(ALPHABET[b & 31] for b in secrets.token_bytes(length))
+        return "".join(ALPHABET[b & 31] for b in os.urandom(length))
 
     def uniform(self) -> float:
-        return secrets.randbits(53) / (1 << 53)
+        return int.from_bytes(os.urandom(7), "big") / (1 << 56)
 
 
 _BOOT_CLOCK: int = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)

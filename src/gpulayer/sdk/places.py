@@ -24,11 +24,11 @@ from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
 
 SOCKET_PATH_LIMIT = 103 if sys.platform == "darwin" else 107
+SHARED_FOLDERS = ("/tmp", "/var/tmp")  # noqa: S108  a private folder is made and checked there
 NETWORK_FILESYSTEMS = frozenset(
-    ("nfs", "nfs4", "cifs", "smb2", "smb3", "smbfs", "afs", "afpfs", "lustre", "gpfs", "beegfs")
-    + ("ceph", "glusterfs", "9p", "panfs", "pvfs2", "orangefs", "wekafs", "webdav")
-    + ("fuse.sshfs", "fuse.glusterfs", "fuse.ceph", "fuse.s3fs", "fuse.gcsfuse", "fuse.rclone")
-    + ("fuse.juicefs", "fuse.beegfs", "fuse.s3fs-fuse", "fuse.mountpoint-s3")
+    "nfs nfs4 cifs smb2 smb3 smbfs afs afpfs lustre gpfs beegfs ceph glusterfs 9p panfs pvfs2 "
+    "orangefs wekafs webdav fuse.sshfs fuse.glusterfs fuse.ceph fuse.s3fs fuse.gcsfuse "
+    "fuse.rclone fuse.juicefs fuse.beegfs fuse.mountpoint-s3".split()
 )
 
 
@@ -41,7 +41,7 @@ class Places:
         self.home = home
         self.runtime = runtime
         self.state = state or home
-        """Local disk: database, locks, task folders. HOME itself unless that is a network folder."""
+        """Local disk: database, locks, task folders. HOME itself, unless a network folder."""
         self.bulk = bulk or home
         """Artifacts and logs."""
         self.notice = ""
@@ -155,7 +155,7 @@ class Machine:
         uid: int | None = None,
         host: str = "",
         mounts: Callable[[], str] | None = None,
-        shared_folders: Sequence[str] = ("/tmp", "/var/tmp"),
+        shared_folders: Sequence[str] = SHARED_FOLDERS,
         platform: str = sys.platform,
     ) -> None:
         self.uid = os.getuid() if uid is None else uid

@@ -1,0 +1,44 @@
+"""Connecting to a process that is just being started: the one place that polls.
+
+A daemon's socket appears when it listens. Whoever spawned it is told through a pipe; anybody else
+can only look, every few milliseconds, for as long as somebody is starting it.
+"""
+
+from __future__ import annotations
+
+import select
+from collections.abc import Callable
+
+from gpulayer.clock import SystemClock
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import TypeVar
+
+    T = TypeVar("T")
+
+LOOK_SECONDS = 0.01
+
+
+def connect_when_there(connect: Callable[[], T], wait_seconds: float, who: str, where: str) -> T:
+    """What `connect` returns, tried again while nobody listens. A full backlog is somebody.
+
+    Raises `plane-unreachable` after `wait_seconds`.
+    """
+    clock = SystemClock()
+    deadline = clock.monotonic() + wait_seconds
+    while True:
+        try:
+            return connect()
+        except (FileNotFoundError, ConnectionError, BlockingIOError) as error:
+            if clock.monotonic() >= deadline:
+                raise unreachable(f"{who} does not answer", where, str(error)) from error
+        select.select((), (), (), LOOK_SECONDS)
+
+
+def unreachable(message: str, where: str, why: str) -> Exception:
+    from gpulayer.errors import UnreachableError
+
+    return UnreachableError(
+        "plane-unreachable", message, where=where, why=why, hint="gpulayer doctor"
+    )

@@ -1,0 +1,258 @@
+"""What a job on this machine must see: the terminal's world, captured and compared.
+
+`capture` makes the envelope: environment, folder, umask, limits, nice, affinity, the signals that
+are ignored on purpose, and the Python that is meant. It travels beside the spec over the private
+socket and starts a process from nothing of the supervisor's own. What it cannot carry (user,
+groups, namespaces, root folder) is compared instead (`sdk.identity`), and a difference is
+refused: a job never runs quietly in another world.
+
+The command line reads the environment as it was when its process began, since its own Python may
+have changed it (PEP 538); a program gives it as it is now, as `subprocess.run` would.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+from collections.abc import Iterable, Mapping, Sequence
+
+from gpulayer.sdk import interpreter
+from gpulayer.sdk.identity import require_same
+from gpulayer.sdk.places import Places
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from gpulayer.runtime.frames import Connection
+
+NOT_TAKEN_OVER = frozenset(
+    "GPULAYER_JOB_ID GPULAYER_ATTEMPT GPULAYER_INPUT_DIR GPULAYER_OUTPUT_DIR GPULAYER_WORKSPACE "
+    "UV_RUN_RECURSION_DEPTH __PYVENV_LAUNCHER__ LISTEN_FDS LISTEN_PID LISTEN_FDNAMES "
+    "NOTIFY_SOCKET WATCHDOG_PID WATCHDOG_USEC".split()
+)
+"""Variables that speak of the client's own process or of an outer job."""
+
+_PYTHONS_OWN = frozenset((signal.SIGPIPE, getattr(signal, "SIGXFSZ", signal.SIGPIPE)))
+"""Signals that Python itself ignores from its start, so that nobody chose to."""
+
+
+class World:
+    """One capture. `close` when the folder's descriptor is no longer needed."""
+
+    __slots__ = ("envelope", "environ", "folder_fd", "interpreter", "line")
+
+    def __init__(
+        self,
+        envelope: dict[str, Any],
+        environ: dict[str, str],
+        chosen: interpreter.Interpreter,
+        line: list[str],
+        folder_fd: int,
+    ) -> None:
+        self.envelope = envelope
+        """JSON form, as the supervisor takes it."""
+        self.environ = environ
+        """The job's environment as a mapping."""
+        self.interpreter = chosen
+        self.line = line
+        """The argv to run: as given, with `python` spelt out where only `python3` exists."""
+        self.folder_fd = folder_fd
+        """The open folder, or -1 where it could not be opened."""
+
+    @property
+    def visible_gpus(self) -> list[str] | None:
+        """What the terminal's `CUDA_VISIBLE_DEVICES` restricts a job to; None: no restriction."""
+        text = self.environ.get("CUDA_VISIBLE_DEVICES")
+        return None if text is None else [word.strip() for word in text.split(",") if word.strip()]
+
+    @property
+    def parent_job(self) -> str | None:
+        """The job that this process runs in, if any."""
+        return os.environ.get("GPULAYER_JOB_ID") or None
+
+    def close(self) -> None:
+        if self.folder_fd >= 0:
+            os.close(self.folder_fd)
+            self.folder_fd = -1
+
+
+def of_terminal(argv: Sequence[str], client: interpreter.Client | None = None) -> World:
+    """The world of a line typed in a terminal; for the command line."""
+    entries = original_environment()
+    folder, folder_fd = _folder(_mapping(entries))
+    chosen = interpreter.for_line(argv, _mapping(entries), folder, client)
+    return _world(entries, folder, folder_fd, chosen, argv)
+
+
+def of_program(argv: Sequence[str] = (), client: interpreter.Client | None = None) -> World:
+    """The world of the running program, as it has made it; for the SDK."""
+    entries = [f"{os.fsdecode(k)}={os.fsdecode(v)}" for k, v in os.environb.items()]
+    folder, folder_fd = _folder({})
+    chosen = interpreter.for_program(_mapping(entries), folder, client)
+    return _world(entries, folder, folder_fd, chosen, argv)
+
+
+def original_environment() -> list[str]:
+    """The environment block of this process's start, undecodable bytes kept (proc_pid_environ(5)).
+
+    Where there is no /proc: the present one, less the `LC_CTYPE` that Python may have set.
+    """
+    try:
+        with open("/proc/self/environ", "rb") as file:
+            block = file.read()
+    except OSError:
+        return [
+            f"{os.fsdecode(key)}={os.fsdecode(value)}"
+            for key, value in os.environb.items()
+            if (key, value) != (b"LC_CTYPE", b"C.UTF-8")
+        ]
+    return [os.fsdecode(entry) for entry in block.split(b"\0") if entry]
+
+
+def connect_supervisor(places: Places, *, wait_seconds: float = 10.0) -> Connection:
+    """A greeted connection to the supervisor of this world.
+
+    While a plane starts, its supervisor's socket may not be there yet: waited for. Raises
+    `plane-unreachable` when it does not come, `wrong-world` when it is another machine's.
+    """
+    from gpulayer._version import __version__
+    from gpulayer.runtime import frames
+    from gpulayer.sdk.waiting import connect_when_there
+
+    connection = connect_when_there(
+        lambda: frames.connect(places.supervisor_socket, timeout=wait_seconds),
+        wait_seconds,
+        "the supervisor",
+        places.supervisor_socket,
+    )
+    try:
+        hello = connection.call("hello", role="client", wire=frames.WIRE, version=__version__)
+        require_same(hello.get("world", {}))
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def register_envelope(places: Places, world: World, *, keep: bool = True) -> str:
+    """Give the envelope to the supervisor; its id. `keep`: also as a private file, for a job that
+    outlives its terminal. Safe to repeat: equal worlds have equal ids."""
+    with connect_supervisor(places) as supervisor:
+        fds = {"cwd": world.folder_fd} if world.folder_fd >= 0 else None
+        reply = supervisor.call("envelope", fds=fds, envelope=world.envelope, keep=keep)
+    return str(reply["envelope_id"])
+
+
+def _world(
+    entries: list[str],
+    folder: str,
+    folder_fd: int,
+    chosen: interpreter.Interpreter,
+    argv: Sequence[str],
+) -> World:
+    entries = _edited(entries, chosen)
+    environ = _mapping(entries)
+    device, inode = _identity_of(folder_fd)
+    envelope = {
+        "environ": entries,
+        "cwd": folder,
+        "cwd_dev": device,
+        "cwd_ino": inode,
+        "umask": _umask(),
+        "rlimits": _limits(),
+        "nice": os.getpriority(os.PRIO_PROCESS, 0),
+        "affinity": _affinity(),
+        "ignored_signals": _ignored(),
+        "interpreter": chosen.to_json(),
+    }
+    return World(envelope, environ, chosen, chosen.line(argv, environ), folder_fd)
+
+
+def _edited(entries: Iterable[str], chosen: interpreter.Interpreter) -> list[str]:
+    """Odd entries (no `=`, doubled names) stay as they are: a bare program would get them too."""
+    gone = NOT_TAKEN_OVER.union(chosen.removed, chosen.changes)
+    kept = [entry for entry in entries if not _is_left_out(entry.split("=", 1)[0], gone)]
+    return kept + [f"{name}={value}" for name, value in chosen.changes.items()]
+
+
+def _is_left_out(name: str, gone: frozenset[str]) -> bool:
+    return name in gone or name.startswith("UV_INTERNAL__")
+
+
+def _mapping(entries: Iterable[str]) -> dict[str, str]:
+    """The first of doubled names counts, as for getenv(3)."""
+    found: dict[str, str] = {}
+    for entry in entries:
+        name, equals, value = entry.partition("=")
+        if equals and name:
+            found.setdefault(name, value)
+    return found
+
+
+def _folder(environ: Mapping[str, str]) -> tuple[str, int]:
+    """The folder as the shell names it (through links), and a descriptor of it."""
+    try:
+        fd = os.open(".", getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:
+        fd = -1
+    named = environ.get("PWD", "")
+    if os.path.isabs(named) and fd >= 0 and _identity_at(named) == _identity_of(fd):
+        return named, fd
+    try:
+        return os.getcwd(), fd
+    except OSError:
+        return named or "/", fd
+
+
+def _identity_at(path: str) -> tuple[int, int] | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _identity_of(fd: int) -> tuple[int, int]:
+    if fd < 0:
+        return 0, 0
+    found = os.fstat(fd)
+    return found.st_dev, found.st_ino
+
+
+def _umask() -> int:
+    """Read, not set and set back: another thread may be creating a file."""
+    try:
+        with open("/proc/self/status", encoding="ascii", errors="replace") as file:
+            for line in file:
+                if line.startswith("Umask:"):
+                    return int(line.split()[1], 8)
+    except OSError:
+        pass
+    present = os.umask(0o077)
+    os.umask(present)
+    return present
+
+
+def _limits() -> dict[str, list[int]]:
+    limits: dict[str, list[int]] = {}
+    for name in dir(resource):
+        if name.startswith("RLIMIT_"):
+            try:
+                limits[name[7:]] = list(resource.getrlimit(getattr(resource, name)))
+            except (OSError, ValueError):
+                continue
+    return limits
+
+
+def _affinity() -> list[int]:
+    return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+
+
+def _ignored() -> list[int]:
+    return sorted(
+        int(number)
+        for number in signal.valid_signals()
+        if number not in _PYTHONS_OWN and signal.getsignal(number) == signal.SIG_IGN
+    )
