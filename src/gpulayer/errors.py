@@ -279,6 +279,9 @@ _TABLE: tuple[Slug, ...] = (
          "The data folder was written by a newer GPUlayer. Use that version, or another folder."),
     Slug("disk-full", StorageError, 1, 125, 507,
          "The disk is full, so nothing was accepted. `gpulayer gc --dry-run` shows what can go."),
+    Slug("disk-error", StorageError, 1, 125, 507,
+         "The disk refused to read or write. The system's log says why; `gpulayer doctor` checks "
+         "the database."),
     Slug("read-only", StorageError, 1, 125, 507, "The data folder cannot be written."),
     Slug("folder-unsafe", StorageError, 4, 125, 403,
          "A folder that must be private belongs to somebody else or is open to others."),

@@ -39,6 +39,8 @@ class Shape:
     python: str | None = None
     interpreter: str | None = None
     """A job here names the interpreter it will use; frameworks are judged on that one."""
+    interpreter_version: str | None = None
+    """As the terminal saw it, so that Python is judged before the worker has looked."""
     visible_gpus: tuple[str, ...] | None = None
     """The terminal's own CUDA_VISIBLE_DEVICES, as a restriction. None: no restriction."""
     nodes: int = 1
@@ -114,6 +116,9 @@ class Check:
     fit: Fit
     need: str
     have: str
+    gap: float = 0.0
+    """Share of the need that is missing, 0..1; 1 where it is no matter of degree. For people:
+    the closest worker is told first."""
 
     def sentence(self) -> str:
         """`needs 40 GB per GPU, has 24 GB`."""
@@ -129,6 +134,10 @@ class Verdict:
     fit: Fit
     checks: tuple[Check, ...]
     """Those that do not pass come first; a passing verdict lists all that were made."""
+    count: int = 1
+    """How many workers fail (or pass) the same checks; the named one stands for all."""
+    examples: tuple[WorkerId, ...] = ()
+    """Some of the others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +172,20 @@ class Decision:
 
 
 @dataclass(frozen=True, slots=True)
+class StoredDecision:
+    """A decision as the store kept it: equal answers in a row are one, with a count."""
+
+    decision: Decision
+    count: int
+    first_at: float
+    last_at: float
+    examples: tuple[JobId, ...]
+    """The first and the last job that it was made for."""
+    inputs: Mapping[str, Any] | None = None
+    """What it was made from, for a replay."""
+
+
+@dataclass(frozen=True, slots=True)
 class Snapshot:
     """Everything a scheduling pass is given. Same snapshot, same decisions, to the byte."""
 
@@ -170,3 +193,6 @@ class Snapshot:
     queue: tuple[Pending, ...]
     workers: tuple[WorkerView, ...]
     limits: Mapping[str, Any] = field(default_factory=dict)
+    """`max_placements`: jobs placed in one pass (unset: all).
+    `detail`: fleets up to this size are told worker by worker, larger ones in groups (32).
+    `fleet_settled`: False while workers may still be on their way; nothing fails then (True)."""

@@ -49,6 +49,8 @@ class Job:
     origin: Mapping[str, Any] = field(default_factory=dict)
     """Who and where: folder, interpreter, terminal, session. Never environment values."""
     idempotency_key: str | None = None
+    request_digest: str | None = None
+    """Of the request that came with the key: the same key with another digest is a conflict."""
     version: int = 0
     """Grows with every update; a guarded update names the one it read."""
 

@@ -1,0 +1,49 @@
+"""The truth about jobs: one store, one writer, and the only room where SQL is written.
+
+    Store     write(function of Tx) -> Future    read() -> Reader    close()
+      |
+      writer        one thread; drains what has piled up into one transaction
+      commits       batch -> transaction -> commit -> answers; a bad command fails alone
+      tx            Reader: all named queries. Tx: the same + apply(changes), fences, put_...
+      |
+      jobs  tasks  workers  stream (events)  results  decisions     SQL by table family
+      rows          record <-> row         fences, memo             what the writer keeps in memory
+      |
+      sqlite        connections, pragmas, what an error means
+      migrations    schema/0001.sql, ... each applied once
+
+What holds, and where it is enforced:
+- A command is answered after its commit; what was answered survives the death of the process, and
+  of the machine when it was written durable with durability "power" (commits).
+- Updates name the state and version they expect; if one guard is broken, nothing is written (tx).
+- Legal moves, one live task per (job, element, rank), `finished_at` with terminal states only,
+  results written once, events without a gap: the database refuses everything else (schema).
+- No fence is ever given twice (fences).
+
+It has no opinion on what should happen next, reads no clock, and holds no lock on the folder: that
+one process owns the file is the plane's lock.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from gpulayer.storage.store import Store as Store
+    from gpulayer.storage.tx import Reader as Reader
+    from gpulayer.storage.tx import Tx as Tx
+
+__all__ = ["Reader", "Store", "Tx"]
+
+
+def __getattr__(name: str) -> Any:
+    # Late, so that a look at the package does not load sqlite3.
+    if name == "Store":
+        from gpulayer.storage.store import Store
+
+        return Store
+    if name in ("Reader", "Tx"):
+        from gpulayer.storage import tx
+
+        return getattr(tx, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

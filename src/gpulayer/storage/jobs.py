@@ -1,0 +1,180 @@
+"""The table of jobs: the queue, the selectors, the guarded update."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from gpulayer.contracts.changes import JobUpdate
+from gpulayer.contracts.decision import Pending
+from gpulayer.contracts.ids import EnvelopeId, JobId, ShapeId
+from gpulayer.contracts.records import Job
+from gpulayer.contracts.states import TERMINAL_JOB_STATES, JobState, Reason
+from gpulayer.storage.queries import Queries
+from gpulayer.storage.rows import FLAG, JSON, JSON_TUPLE, TEXT, Table, as_enum
+
+JOBS = Table(
+    "jobs",
+    Job,
+    codecs={
+        "name": TEXT,
+        "spec": JSON,
+        "state": as_enum(JobState),
+        "reason": as_enum(Reason),
+        "message": TEXT,
+        "cancel_reason": as_enum(Reason),
+        "retry_on": JSON_TUPLE,
+        "fail_if_unschedulable": FLAG,
+        "origin": JSON,
+    },
+    given_by_store=("seq",),
+)
+
+_SELECT = f"SELECT {JOBS.columns} FROM jobs"
+_BY_ID = f"{_SELECT} WHERE id = ?"
+_BY_KEY = f"{_SELECT} WHERE idempotency_key = ?"
+_BY_PREFIX = f"{_SELECT} WHERE id >= ? AND id < ? ORDER BY seq DESC LIMIT ?"
+_BY_SESSION = f"{_SELECT} WHERE session = ? ORDER BY seq DESC LIMIT 1"
+_DELAYED = f"{_SELECT} WHERE state = 'queued' AND not_before > ? ORDER BY not_before, seq"
+_ENDED = (
+    "SELECT id FROM jobs WHERE finished_at IS NOT NULL AND finished_at < ?"
+    " ORDER BY finished_at, seq LIMIT ?"
+)
+_ENVELOPES = (
+    "SELECT DISTINCT envelope_id FROM jobs WHERE finished_at IS NULL AND envelope_id IS NOT NULL"
+)
+_COUNTS = "SELECT state, n FROM job_counts"
+_COUNT_QUEUED = "SELECT n FROM job_counts WHERE state = 'queued'"
+_COUNT_UNFINISHED = (
+    "SELECT sum(n) FROM job_counts"
+    " WHERE state IN ('queued', 'provisioning', 'scheduled', 'running')"
+)
+# Steps from shape to shape along the index of the queue, without reading the jobs between.
+_QUEUED_SHAPES = """
+WITH RECURSIVE shape (id) AS (
+    SELECT min(shape_id) FROM jobs WHERE state = 'queued'
+    UNION ALL
+    SELECT (SELECT min(shape_id) FROM jobs WHERE state = 'queued' AND shape_id > shape.id)
+    FROM shape WHERE shape.id IS NOT NULL
+)
+SELECT id FROM shape WHERE id IS NOT NULL"""
+_HEADS = (
+    "SELECT id, shape_id, priority, seq, fail_if_unschedulable FROM jobs"
+    " WHERE state = 'queued' AND shape_id = ? AND not_before <= ?"
+    " ORDER BY priority DESC, seq LIMIT ?"
+)
+_DELETE = "DELETE FROM jobs WHERE id = ? AND finished_at IS NOT NULL"
+
+
+class JobReads(Queries):
+    __slots__ = ()
+
+    def job(self, job_id: JobId) -> Job | None:
+        row = self._one(_BY_ID, job_id)
+        return JOBS.record(row) if row is not None else None
+
+    def job_by_key(self, idempotency_key: str) -> Job | None:
+        """The one job of that key. Compare `request_digest`: another one is a conflict."""
+        row = self._one(_BY_KEY, idempotency_key)
+        return JOBS.record(row) if row is not None else None
+
+    def jobs(
+        self,
+        *,
+        states: Iterable[JobState] | None = None,
+        name: str | None = None,
+        limit: int | None = None,
+        after_seq: int | None = None,
+    ) -> list[Job]:
+        """Newest first. `after_seq` continues a listing behind the job of that `seq`."""
+        where, parameters = ["1"], list[object]()
+        if states is not None:
+            wanted = frozenset(states)
+            where.append(f"state IN ({', '.join('?' * len(wanted))})")
+            parameters += sorted(state.value for state in wanted)
+            if not any(state in TERMINAL_JOB_STATES for state in wanted):
+                where.append("finished_at IS NULL")
+        if name is not None:
+            where.append("name = ?")
+            parameters.append(name)
+        if after_seq is not None:
+            where.append("seq < ?")
+            parameters.append(after_seq)
+        sql = f"{_SELECT} WHERE {' AND '.join(where)} ORDER BY seq DESC LIMIT ?"
+        rows = self._all(sql, *parameters, -1 if limit is None else limit)
+        return [JOBS.record(row) for row in rows]
+
+    def jobs_by_prefix(self, prefix: str, limit: int = 2) -> list[Job]:
+        """Jobs whose id begins so, newest first."""
+        rows = self._all(_BY_PREFIX, prefix, prefix + _ABOVE_ALL, limit)
+        return [JOBS.record(row) for row in rows]
+
+    def find_jobs(self, selector: str, *, session: str | None = None) -> list[Job]:
+        """What a selector means: an id, a unique prefix, the newest of a name, or `last` (the
+        newest of the session, without one the newest of all). Two jobs: it is ambiguous."""
+        if selector == "last":
+            if session is None:
+                return self.jobs(limit=1)
+            rows = self._all(_BY_SESSION, session)
+            return [JOBS.record(row) for row in rows]
+        exact = self.job(JobId(selector))
+        if exact is not None:
+            return [exact]
+        begun = self.jobs_by_prefix(selector) if selector else []
+        if len(begun) == 1:
+            return begun
+        return self.jobs(name=selector, limit=1) or begun
+
+    def ready_heads(self, now: float, per_shape: int) -> list[Pending]:
+        """Queued jobs that are due: of each shape the first `per_shape` by priority, then age.
+        Ordered the same way over all shapes. Costs by heads, not by the length of the queue."""
+        heads = [
+            Pending(JobId(row[0]), ShapeId(row[1]), row[2], row[3], bool(row[4]))
+            for (shape_id,) in self._all(_QUEUED_SHAPES)
+            for row in self._all(_HEADS, shape_id, now, per_shape)
+        ]
+        return sorted(heads, key=lambda head: (-head.priority, head.seq))
+
+    def delayed(self, now: float = 0.0) -> list[Job]:
+        """Queued jobs that wait for a time after `now`, soonest first."""
+        return [JOBS.record(row) for row in self._all(_DELAYED, now)]
+
+    def counts(self) -> dict[JobState, int]:
+        """How many jobs are in each state. Kept, not counted."""
+        return {JobState(state): n for state, n in self._all(_COUNTS)}
+
+    def queued_count(self) -> int:
+        return self._number(_COUNT_QUEUED)
+
+    def unfinished(self) -> int:
+        """How many jobs have not ended."""
+        return self._number(_COUNT_UNFINISHED)
+
+    def live_envelopes(self) -> frozenset[EnvelopeId]:
+        """Envelopes of jobs that have not ended."""
+        return frozenset(row[0] for row in self._all(_ENVELOPES))
+
+    def ended_before(self, at: float, limit: int = 1000) -> list[JobId]:
+        """Jobs that ended before `at`, the oldest end first: what a collection may delete."""
+        return [JobId(row[0]) for row in self._all(_ENDED, at, limit)]
+
+
+class JobWrites(Queries):
+    __slots__ = ()
+
+    def delete_job(self, job_id: JobId) -> bool:
+        """Delete an ended job with its tasks, events, results and outputs. False: there is no
+        such ended job. The files of its logs and artifacts are the caller's."""
+        return self._execute(_DELETE, (job_id,)).rowcount == 1
+
+    def _insert_job(self, job: Job) -> None:
+        self._execute(JOBS.insert, JOBS.row(job))
+
+    def _update_job(self, update: JobUpdate) -> bool:
+        clause, parameters = JOBS.assignments(update.values)
+        sql = f"UPDATE jobs SET {clause}{', ' if clause else ''}version = version + 1" + _GUARD
+        parameters += (update.job_id, update.expect.value, update.version)
+        return self._execute(sql, parameters).rowcount == 1
+
+
+_GUARD = " WHERE id = ? AND state = ? AND version = ?"
+_ABOVE_ALL = "\U0010ffff"

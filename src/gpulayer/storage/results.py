@@ -1,0 +1,47 @@
+"""Results and outputs, both by (job, index). A result is written once; the database insists."""
+
+from __future__ import annotations
+
+from gpulayer.contracts.ids import Digest, JobId
+from gpulayer.contracts.records import Output, Result
+from gpulayer.contracts.states import JobState
+from gpulayer.storage.queries import Queries
+from gpulayer.storage.rows import FLAG, JSON, PATH, Table, as_enum
+
+RESULTS = Table("results", Result, codecs={"state": as_enum(JobState), "error": JSON})
+OUTPUTS = Table("outputs", Output, codecs={"path": PATH, "executable": FLAG})
+
+_RESULTS = f'SELECT {RESULTS.columns} FROM results WHERE job_id = ? ORDER BY "index"'
+_RESULT = f'SELECT {RESULTS.columns} FROM results WHERE job_id = ? AND "index" = ?'
+_OUTPUTS = f'SELECT {OUTPUTS.columns} FROM outputs WHERE job_id = ? ORDER BY "index", path'
+_DIGESTS = "SELECT DISTINCT digest FROM outputs"
+
+
+class ResultReads(Queries):
+    __slots__ = ()
+
+    def result(self, job_id: JobId, index: int = 0) -> Result | None:
+        row = self._one(_RESULT, job_id, index)
+        return RESULTS.record(row) if row is not None else None
+
+    def results(self, job_id: JobId) -> list[Result]:
+        """By element."""
+        return [RESULTS.record(row) for row in self._all(_RESULTS, job_id)]
+
+    def outputs(self, job_id: JobId) -> list[Output]:
+        """By element, then path."""
+        return [OUTPUTS.record(row) for row in self._all(_OUTPUTS, job_id)]
+
+    def digests_in_use(self) -> frozenset[Digest]:
+        """Artifacts that some job's output still names."""
+        return frozenset(row[0] for row in self._all(_DIGESTS))
+
+
+class ResultWrites(Queries):
+    __slots__ = ()
+
+    def _insert_result(self, result: Result) -> None:
+        self._execute(RESULTS.insert, RESULTS.row(result))
+
+    def _insert_output(self, output: Output) -> None:
+        self._execute(OUTPUTS.insert, OUTPUTS.row(output))

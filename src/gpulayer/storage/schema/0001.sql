@@ -1,0 +1,212 @@
+-- The first schema. Column names are the field names of gpulayer.contracts.records.
+-- The law of contracts.states is repeated here, so that no bug above can break it; a test compares.
+
+CREATE TABLE meta (
+    key TEXT PRIMARY KEY,
+    value TEXT NOT NULL
+) WITHOUT ROWID;
+
+-- Every legal move. A state never moves to itself.
+CREATE TABLE job_moves (before TEXT, after TEXT, PRIMARY KEY (before, after)) WITHOUT ROWID;
+INSERT INTO job_moves VALUES
+    ('queued', 'provisioning'), ('queued', 'scheduled'), ('queued', 'failed'),
+    ('queued', 'cancelled'),
+    ('provisioning', 'queued'), ('provisioning', 'scheduled'), ('provisioning', 'failed'),
+    ('provisioning', 'cancelled'),
+    ('scheduled', 'queued'), ('scheduled', 'running'), ('scheduled', 'succeeded'),
+    ('scheduled', 'failed'), ('scheduled', 'cancelled'), ('scheduled', 'timed_out'),
+    ('running', 'queued'), ('running', 'succeeded'), ('running', 'failed'),
+    ('running', 'cancelled'), ('running', 'timed_out');
+
+CREATE TABLE task_moves (before TEXT, after TEXT, PRIMARY KEY (before, after)) WITHOUT ROWID;
+INSERT INTO task_moves VALUES
+    ('assigned', 'running'), ('assigned', 'succeeded'), ('assigned', 'failed'),
+    ('assigned', 'cancelled'), ('assigned', 'timed_out'), ('assigned', 'lost'),
+    ('running', 'succeeded'), ('running', 'failed'), ('running', 'cancelled'),
+    ('running', 'timed_out'), ('running', 'lost');
+
+CREATE TABLE shapes (
+    id TEXT PRIMARY KEY,
+    body TEXT NOT NULL
+) WITHOUT ROWID;
+
+-- What the scheduler answered for a shape; equal answers in a row are one row with a count.
+CREATE TABLE decisions (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    shape_id TEXT NOT NULL,
+    outcome TEXT NOT NULL CHECK (outcome IN ('placed', 'waiting', 'unschedulable')),
+    body TEXT NOT NULL,
+    inputs TEXT,
+    count INTEGER NOT NULL DEFAULT 1,
+    first_at REAL NOT NULL,
+    last_at REAL NOT NULL,
+    first_job_id TEXT NOT NULL,
+    last_job_id TEXT NOT NULL
+);
+CREATE INDEX decisions_of_shape ON decisions (shape_id, id);
+
+-- AUTOINCREMENT: a seq is never given twice, not even after the newest job was deleted.
+CREATE TABLE jobs (
+    seq INTEGER PRIMARY KEY AUTOINCREMENT,
+    id TEXT NOT NULL UNIQUE,
+    name TEXT NOT NULL,
+    spec TEXT NOT NULL,
+    shape_id TEXT NOT NULL,
+    state TEXT NOT NULL CHECK (state IN ('queued', 'provisioning', 'scheduled', 'running',
+        'succeeded', 'failed', 'cancelled', 'timed_out')),
+    reason TEXT NOT NULL,
+    message TEXT NOT NULL,
+    priority INTEGER NOT NULL,
+    attempt INTEGER NOT NULL CHECK (attempt >= 0),
+    lost INTEGER NOT NULL CHECK (lost >= 0),
+    max_attempts INTEGER NOT NULL CHECK (max_attempts >= 1),
+    retry_on TEXT NOT NULL,
+    fail_if_unschedulable INTEGER NOT NULL CHECK (fail_if_unschedulable IN (0, 1)),
+    exit_code INTEGER,
+    submitted_at REAL NOT NULL,
+    not_before REAL NOT NULL,
+    started_at REAL,
+    finished_at REAL,
+    cancel_requested_at REAL,
+    cancel_mode TEXT CHECK (cancel_mode IN ('int', 'term', 'kill')),
+    cancel_grace REAL NOT NULL,
+    cancel_reason TEXT,
+    retry_of TEXT,
+    envelope_id TEXT,
+    origin TEXT NOT NULL,
+    idempotency_key TEXT UNIQUE,
+    request_digest TEXT,
+    version INTEGER NOT NULL,
+    session TEXT GENERATED ALWAYS AS (json_extract(origin, '$.session')) VIRTUAL,
+    decision_id INTEGER REFERENCES decisions (id) ON DELETE SET NULL,
+    CHECK ((finished_at IS NOT NULL)
+        = (state IN ('succeeded', 'failed', 'cancelled', 'timed_out')))
+);
+CREATE INDEX jobs_by_name ON jobs (name, seq);
+CREATE INDEX jobs_by_session ON jobs (session, seq) WHERE session IS NOT NULL;
+CREATE INDEX jobs_by_decision ON jobs (decision_id) WHERE decision_id IS NOT NULL;
+CREATE INDEX jobs_queue ON jobs (shape_id, priority DESC, seq) WHERE state = 'queued';
+CREATE INDEX jobs_unfinished ON jobs (seq) WHERE finished_at IS NULL;
+CREATE INDEX jobs_finished ON jobs (finished_at) WHERE finished_at IS NOT NULL;
+
+CREATE TRIGGER jobs_move BEFORE UPDATE OF state ON jobs
+WHEN OLD.state <> NEW.state AND NOT EXISTS
+    (SELECT 1 FROM job_moves WHERE before = OLD.state AND after = NEW.state)
+BEGIN SELECT RAISE(ABORT, 'illegal job move'); END;
+
+CREATE TRIGGER jobs_unfinished_stay BEFORE DELETE ON jobs
+WHEN OLD.finished_at IS NULL
+BEGIN SELECT RAISE(ABORT, 'an unfinished job cannot be deleted'); END;
+
+-- How many jobs are in each state: kept by the same transaction, never counted.
+CREATE TABLE job_counts (
+    state TEXT PRIMARY KEY,
+    n INTEGER NOT NULL CHECK (n >= 0)
+) WITHOUT ROWID;
+INSERT INTO job_counts VALUES
+    ('queued', 0), ('provisioning', 0), ('scheduled', 0), ('running', 0),
+    ('succeeded', 0), ('failed', 0), ('cancelled', 0), ('timed_out', 0);
+CREATE TRIGGER jobs_count_new AFTER INSERT ON jobs
+BEGIN UPDATE job_counts SET n = n + 1 WHERE state = NEW.state; END;
+CREATE TRIGGER jobs_count_move AFTER UPDATE OF state ON jobs WHEN OLD.state <> NEW.state
+BEGIN
+    UPDATE job_counts SET n = n - 1 WHERE state = OLD.state;
+    UPDATE job_counts SET n = n + 1 WHERE state = NEW.state;
+END;
+CREATE TRIGGER jobs_count_gone AFTER DELETE ON jobs
+BEGIN UPDATE job_counts SET n = n - 1 WHERE state = OLD.state; END;
+
+CREATE TABLE workers (
+    id TEXT PRIMARY KEY,
+    name TEXT NOT NULL,
+    target TEXT NOT NULL,
+    incarnation INTEGER NOT NULL,
+    capabilities TEXT NOT NULL,
+    labels TEXT NOT NULL,
+    draining INTEGER NOT NULL CHECK (draining IN (0, 1)),
+    registered_at REAL NOT NULL,
+    seen_at REAL NOT NULL,
+    nonce TEXT NOT NULL
+) WITHOUT ROWID;
+CREATE TRIGGER workers_grow BEFORE UPDATE OF incarnation ON workers
+WHEN NEW.incarnation < OLD.incarnation
+BEGIN SELECT RAISE(ABORT, 'an incarnation never goes back'); END;
+
+CREATE TABLE tasks (
+    fence INTEGER PRIMARY KEY,
+    id TEXT NOT NULL UNIQUE,
+    job_id TEXT NOT NULL REFERENCES jobs (id) ON DELETE CASCADE,
+    "index" INTEGER NOT NULL,
+    attempt INTEGER NOT NULL,
+    rank INTEGER NOT NULL,
+    worker_id TEXT NOT NULL,
+    incarnation INTEGER NOT NULL,
+    state TEXT NOT NULL CHECK (state IN ('assigned', 'running',
+        'succeeded', 'failed', 'cancelled', 'timed_out', 'lost')),
+    reason TEXT NOT NULL,
+    message TEXT NOT NULL,
+    phase TEXT NOT NULL,
+    cpu_cores REAL NOT NULL,
+    memory_gb REAL NOT NULL,
+    gpus TEXT NOT NULL,
+    assigned_at REAL NOT NULL,
+    started_at REAL,
+    finished_at REAL,
+    lease_until REAL NOT NULL,
+    exit_code INTEGER,
+    log_size INTEGER NOT NULL,
+    log_complete INTEGER NOT NULL CHECK (log_complete IN (0, 1)),
+    delivered INTEGER NOT NULL CHECK (delivered IN (0, 1)),
+    CHECK ((finished_at IS NOT NULL)
+        = (state IN ('succeeded', 'failed', 'cancelled', 'timed_out', 'lost')))
+);
+CREATE INDEX tasks_of_job ON tasks (job_id, "index", attempt, rank);
+CREATE UNIQUE INDEX tasks_one_live ON tasks (job_id, "index", rank)
+    WHERE state IN ('assigned', 'running');
+CREATE INDEX tasks_live_on_worker ON tasks (worker_id) WHERE state IN ('assigned', 'running');
+
+CREATE TRIGGER tasks_move BEFORE UPDATE OF state ON tasks
+WHEN OLD.state <> NEW.state AND NOT EXISTS
+    (SELECT 1 FROM task_moves WHERE before = OLD.state AND after = NEW.state)
+BEGIN SELECT RAISE(ABORT, 'illegal task move'); END;
+
+CREATE TABLE events (
+    job_id TEXT NOT NULL REFERENCES jobs (id) ON DELETE CASCADE,
+    seq INTEGER NOT NULL CHECK (seq >= 1),
+    at REAL NOT NULL,
+    kind TEXT NOT NULL,
+    state TEXT NOT NULL,
+    reason TEXT NOT NULL,
+    message TEXT NOT NULL,
+    task_id TEXT,
+    data TEXT NOT NULL,
+    PRIMARY KEY (job_id, seq)
+) WITHOUT ROWID;
+
+CREATE TABLE results (
+    job_id TEXT NOT NULL REFERENCES jobs (id) ON DELETE CASCADE,
+    "index" INTEGER NOT NULL,
+    attempt INTEGER NOT NULL,
+    state TEXT NOT NULL CHECK (state IN ('succeeded', 'failed', 'cancelled', 'timed_out')),
+    exit_code INTEGER,
+    value TEXT,
+    error TEXT,
+    finished_at REAL NOT NULL,
+    PRIMARY KEY (job_id, "index")
+) WITHOUT ROWID;
+CREATE TRIGGER results_stay BEFORE UPDATE ON results
+BEGIN SELECT RAISE(ABORT, 'a result is written once'); END;
+CREATE TRIGGER results_go_with_their_job BEFORE DELETE ON results
+WHEN EXISTS (SELECT 1 FROM jobs WHERE id = OLD.job_id)
+BEGIN SELECT RAISE(ABORT, 'a result is written once'); END;
+
+-- `path` is bytes: a file name need not be UTF-8.
+CREATE TABLE outputs (
+    job_id TEXT NOT NULL REFERENCES jobs (id) ON DELETE CASCADE,
+    "index" INTEGER NOT NULL,
+    path BLOB NOT NULL,
+    digest TEXT NOT NULL CHECK (length(digest) = 64),
+    size INTEGER NOT NULL CHECK (size >= 0),
+    executable INTEGER NOT NULL CHECK (executable IN (0, 1)),
+    PRIMARY KEY (job_id, "index", path)
+) WITHOUT ROWID;

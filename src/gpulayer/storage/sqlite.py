@@ -1,0 +1,145 @@
+"""Connections to the one SQLite file, and what its errors mean.
+
+SQLite before 3.51.3 (and 3.44.6, 3.50.7) can corrupt a WAL database when two connections write or
+checkpoint (sqlite.org/wal.html, "WAL-reset bug"). So exactly one connection of one process writes
+and checkpoints; readers are opened read-only. That no second process opens the file is the plane's
+lock, not this module's. After a kill -9 the `-wal` file belongs to the database: it is never
+deleted, and never copied without the other.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from urllib.parse import quote
+
+from gpulayer.errors import GPULayerError, StorageError
+
+Connection = sqlite3.Connection
+MEMORY = ":memory:"
+STATEMENTS_CACHED = 256
+SAFE_VERSIONS = ((3, 44, 6), (3, 50, 7), (3, 51, 3))
+"""The first of each line without the WAL-reset bug; `doctor` names an older one."""
+
+
+def open_writer(path: str) -> sqlite3.Connection:
+    """The connection that writes and checkpoints. Makes the file (0600), never its folder."""
+    if path == MEMORY:
+        connection = _connect(MEMORY)
+    else:
+        with storage_errors(path):
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        connection = _connect(f"file:{quote(path)}?mode=rw")
+    try:
+        with storage_errors(path):
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA synchronous = NORMAL")
+            connection.execute("PRAGMA foreign_keys = ON")
+            connection.execute("PRAGMA temp_store = MEMORY")
+            connection.execute("PRAGMA journal_size_limit = 67108864")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def open_reader(path: str) -> sqlite3.Connection:
+    """A connection that can only read. Used by one thread at a time."""
+    with storage_errors(path):
+        return _connect(f"file:{quote(path)}?mode=ro")
+
+
+def close_writer(connection: sqlite3.Connection) -> None:
+    """Move the log into the file and close. Readers must be closed already."""
+    try:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    except sqlite3.Error:
+        pass  # the log stays beside the file and is read at the next open
+    connection.close()
+
+
+def synchroniser(connection: sqlite3.Connection) -> Callable[[bool], None]:
+    """A function that says whether the next commits wait for the disk."""
+    waits = False
+
+    def wait(full: bool) -> None:
+        nonlocal waits
+        if full is not waits:
+            connection.execute(f"PRAGMA synchronous = {'FULL' if full else 'NORMAL'}")
+            waits = full
+
+    return wait
+
+
+def faults(connection: sqlite3.Connection) -> tuple[str, ...]:
+    """What a check of the whole file finds; nothing when it is sound. Costs by its size."""
+    found = [row[0] for row in connection.execute("PRAGMA quick_check(20)") if row[0] != "ok"]
+    orphans = connection.execute("PRAGMA foreign_key_check").fetchmany(20)
+    return (*found, *(f"{table}: a row without its {parent}" for table, _, parent, _ in orphans))
+
+
+def lost_sync(error: BaseException) -> bool:
+    """The disk refused to confirm what it had taken. What it holds is unknown until a reopen:
+    the kernel may drop the pages, and a second sync then claims success (fsync(2))."""
+    return isinstance(error, sqlite3.Error) and _code(error) in _SYNC_CODES
+
+
+@contextmanager
+def storage_errors(path: str) -> Iterator[None]:
+    """Turn what SQLite and the system say about the file into our errors."""
+    try:
+        yield
+    except (sqlite3.Error, OSError) as error:
+        raise as_ours(error, path) from error
+
+
+def as_ours(error: BaseException, path: str) -> BaseException:
+    """Our error for one of SQLite's or the system's; any other is given back as it is."""
+    if isinstance(error, OSError):
+        slug = "disk-full" if error.errno in _FULL_ERRNOS else "read-only"
+        return StorageError(slug, _SENTENCES[slug], where=path, why=error.strerror or "")
+    if not isinstance(error, sqlite3.Error):
+        return error
+    slug = _SLUGS.get(_code(error) & 0xFF, "internal")
+    if _code(error) == sqlite3.SQLITE_IOERR_SHMSIZE:
+        slug = "disk-full"
+    if slug == "internal":
+        return GPULayerError(slug, f"The store refused a statement: {error}.", where=path)
+    hint = "gpulayer gc --dry-run" if slug == "disk-full" else "gpulayer doctor"
+    return StorageError(slug, _SENTENCES[slug], where=path, why=str(error), hint=hint)
+
+
+def _connect(uri: str) -> sqlite3.Connection:
+    return sqlite3.connect(
+        uri,
+        uri=uri != MEMORY,
+        timeout=5.0,
+        isolation_level=None,
+        check_same_thread=False,
+        cached_statements=STATEMENTS_CACHED,
+    )
+
+
+def _code(error: sqlite3.Error) -> int:
+    return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
+
+
+_FULL_ERRNOS = (28, 122)  # ENOSPC, EDQUOT
+_SYNC_CODES = (sqlite3.SQLITE_IOERR_FSYNC, sqlite3.SQLITE_IOERR_DIR_FSYNC)
+_SLUGS = {
+    sqlite3.SQLITE_FULL: "disk-full",
+    sqlite3.SQLITE_READONLY: "read-only",
+    sqlite3.SQLITE_CANTOPEN: "read-only",
+    sqlite3.SQLITE_PERM: "read-only",
+    sqlite3.SQLITE_IOERR: "disk-error",
+    sqlite3.SQLITE_CORRUPT: "corrupt",
+    sqlite3.SQLITE_NOTADB: "corrupt",
+}
+_SENTENCES = {
+    "disk-full": "The disk is full, so nothing was accepted.",
+    "read-only": "The database cannot be opened for writing.",
+    "disk-error": "The disk refused to read or write the database, so nothing was accepted.",
+    "corrupt": "The database is damaged; nothing of it was used.",
+}

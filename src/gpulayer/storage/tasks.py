@@ -1,0 +1,66 @@
+"""The table of tasks. A fence names a task for ever, so it is the table's key."""
+
+from __future__ import annotations
+
+from gpulayer.contracts.changes import TaskUpdate
+from gpulayer.contracts.ids import JobId, TaskId, WorkerId
+from gpulayer.contracts.records import Task
+from gpulayer.contracts.states import Reason, TaskState
+from gpulayer.storage.queries import Queries
+from gpulayer.storage.rows import FLAG, JSON_TUPLE, TEXT, Table, as_enum
+
+TASKS = Table(
+    "tasks",
+    Task,
+    codecs={
+        "state": as_enum(TaskState),
+        "reason": as_enum(Reason),
+        "message": TEXT,
+        "phase": TEXT,
+        "gpus": JSON_TUPLE,
+        "log_complete": FLAG,
+        "delivered": FLAG,
+    },
+)
+
+_SELECT = f"SELECT {TASKS.columns} FROM tasks"
+_BY_ID = f"{_SELECT} WHERE id = ?"
+_OF_JOB = f'{_SELECT} WHERE job_id = ? ORDER BY "index", attempt, rank, fence'
+_LIVE = f"{_SELECT} WHERE state IN ('assigned', 'running')"
+_UPDATE = "UPDATE tasks SET {} WHERE id = ? AND state = ?"
+
+
+class TaskReads(Queries):
+    __slots__ = ()
+
+    def task(self, task_id: TaskId) -> Task | None:
+        row = self._one(_BY_ID, task_id)
+        return TASKS.record(row) if row is not None else None
+
+    def tasks(self, job_id: JobId) -> list[Task]:
+        """All attempts of a job, by element, attempt, rank."""
+        return [TASKS.record(row) for row in self._all(_OF_JOB, job_id)]
+
+    def live_tasks(
+        self, *, job_id: JobId | None = None, worker_id: WorkerId | None = None
+    ) -> list[Task]:
+        """Assigned and running tasks: all, of one job, of one worker. By fence."""
+        where, parameters = "", list[object]()
+        for column, value in (("job_id", job_id), ("worker_id", worker_id)):
+            if value is not None:
+                where += f" AND {column} = ?"
+                parameters.append(value)
+        rows = self._all(f"{_LIVE}{where} ORDER BY fence", *parameters)
+        return [TASKS.record(row) for row in rows]
+
+
+class TaskWrites(Queries):
+    __slots__ = ()
+
+    def _insert_task(self, task: Task) -> None:
+        self._execute(TASKS.insert, TASKS.row(task))
+
+    def _update_task(self, update: TaskUpdate) -> bool:
+        clause, parameters = TASKS.assignments(update.values)
+        parameters += (update.task_id, update.expect.value)
+        return self._execute(_UPDATE.format(clause), parameters).rowcount == 1

@@ -1,0 +1,113 @@
+"""Reader: every named query on one instant of the store. Tx: the same, and what may be written."""
+
+from __future__ import annotations
+
+import sqlite3
+
+from gpulayer.contracts.changes import Changes
+from gpulayer.contracts.ids import Fence
+from gpulayer.errors import GPULayerError
+from gpulayer.storage.decisions import DecisionReads, DecisionWrites
+from gpulayer.storage.fences import Fences
+from gpulayer.storage.jobs import JobReads, JobWrites
+from gpulayer.storage.memo import Memo
+from gpulayer.storage.queries import Execute
+from gpulayer.storage.results import ResultReads, ResultWrites
+from gpulayer.storage.stream import EventReads, EventWrites
+from gpulayer.storage.tasks import TaskReads, TaskWrites
+from gpulayer.storage.workers import WorkerReads, WorkerWrites
+
+_META = "SELECT value FROM meta WHERE key = ?"
+_PUT_META = (
+    "INSERT INTO meta (key, value) VALUES (?, ?)"
+    " ON CONFLICT (key) DO UPDATE SET value = excluded.value"
+)
+
+
+class Reader(JobReads, TaskReads, WorkerReads, EventReads, ResultReads, DecisionReads):
+    """Every query of one `read()` sees the same instant. For the thread that opened it."""
+
+    __slots__ = ()
+
+    def meta(self, key: str) -> str | None:
+        """A fact about the whole store, such as the plane's id."""
+        row = self._one(_META, key)
+        return row[0] if row is not None else None
+
+
+class Tx(JobWrites, TaskWrites, WorkerWrites, EventWrites, ResultWrites, DecisionWrites, Reader):
+    """The one write transaction. Valid inside the function given to `Store.write`, nowhere else."""
+
+    __slots__ = ("_fences",)
+
+    def __init__(self, execute: Execute, memo: Memo, fences: Fences) -> None:
+        super().__init__(execute, memo)
+        self._fences = fences
+
+    def apply(self, changes: Changes) -> bool:
+        """Write all of it; or, when a guard no longer holds, nothing, and answer False.
+
+        A move that the law forbids is a fault of the caller: it raises, with the job's story.
+        """
+        try:
+            if not self._update(changes):
+                return False
+            for job in changes.jobs:
+                self._insert_job(job)
+            for task in changes.tasks:
+                self._insert_task(task)
+            for result in changes.results:
+                self._insert_result(result)
+            for output in changes.outputs:
+                self._insert_output(output)
+            for event in changes.events:
+                self._insert_event(event)
+        except sqlite3.IntegrityError as error:
+            raise self._refused(changes, error) from error
+        return True
+
+    def next_fence(self) -> Fence:
+        """A fence that nobody was ever given."""
+        return Fence(self._fences.take(1)[0])
+
+    def next_fences(self, count: int) -> list[Fence]:
+        """Several at once, ascending."""
+        return [Fence(number) for number in self._fences.take(count)]
+
+    def skip_fences(self, seen: Fence) -> None:
+        """Never give `seen` or one below it again: a worker of before a restore still holds it."""
+        self._fences.pass_over(seen)
+
+    def set_meta(self, key: str, value: str) -> None:
+        self._execute(_PUT_META, (key, value))
+
+    def _update(self, changes: Changes) -> bool:
+        guards = len(changes.job_updates) + len(changes.task_updates)
+        if guards < 2:
+            return self._update_each(changes)
+        # The first of several updates must go again if a later one finds its guard broken.
+        self._execute("SAVEPOINT updates", ())
+        held = self._update_each(changes)
+        if not held:
+            self._execute("ROLLBACK TO updates", ())
+        self._execute("RELEASE updates", ())
+        return held
+
+    def _update_each(self, changes: Changes) -> bool:
+        return all(map(self._update_task, changes.task_updates)) and all(
+            map(self._update_job, changes.job_updates)
+        )
+
+    def _refused(self, changes: Changes, error: sqlite3.IntegrityError) -> GPULayerError:
+        touched = [update.job_id for update in changes.job_updates]
+        touched += [event.job_id for event in changes.events]
+        touched += [job.id for job in changes.jobs]
+        job_id = touched[0] if touched else None
+        story = self.last_events(job_id, 8) if job_id is not None else []
+        told = ", ".join(f"{event.seq} {event.kind} ({event.state})" for event in story)
+        return GPULayerError(
+            "internal",
+            f"The store refused a change of {job_id or 'its rows'}: {error}.",
+            why=f"its last events: {told}" if told else "",
+            job_id=job_id,
+        )

@@ -1,0 +1,45 @@
+"""The table of workers."""
+
+from __future__ import annotations
+
+from gpulayer.contracts.ids import WorkerId
+from gpulayer.contracts.records import Worker
+from gpulayer.storage.queries import Queries
+from gpulayer.storage.rows import FLAG, JSON, TEXT, Table
+
+WORKERS = Table(
+    "workers",
+    Worker,
+    codecs={"name": TEXT, "capabilities": JSON, "labels": JSON, "draining": FLAG},
+)
+
+_SELECT = f"SELECT {WORKERS.columns} FROM workers"
+_BY_ID = f"{_SELECT} WHERE id = ?"
+_ALL = f"{_SELECT} ORDER BY name, id"
+_PUT = (
+    f"{WORKERS.insert} ON CONFLICT (id) DO UPDATE SET name = excluded.name,"
+    " target = excluded.target, incarnation = excluded.incarnation,"
+    " capabilities = excluded.capabilities, labels = excluded.labels,"
+    " draining = excluded.draining, registered_at = excluded.registered_at,"
+    " seen_at = excluded.seen_at, nonce = excluded.nonce"
+)
+
+
+class WorkerReads(Queries):
+    __slots__ = ()
+
+    def worker(self, worker_id: WorkerId) -> Worker | None:
+        row = self._one(_BY_ID, worker_id)
+        return WORKERS.record(row) if row is not None else None
+
+    def workers(self) -> list[Worker]:
+        """By name."""
+        return [WORKERS.record(row) for row in self._all(_ALL)]
+
+
+class WorkerWrites(Queries):
+    __slots__ = ()
+
+    def put_worker(self, worker: Worker) -> None:
+        """Write it, new or known. The database refuses an incarnation lower than the stored."""
+        self._execute(_PUT, WORKERS.row(worker))
