@@ -62,6 +62,8 @@ class Register(Message):
     target: str
     capabilities: Mapping[str, Any]
     inventory: tuple[Held, ...] = ()
+    seq: int = 0
+    """Counted together with the reports' of this nonce: of two, the larger one is newer."""
 
 
 @dataclass(frozen=True, slots=True)

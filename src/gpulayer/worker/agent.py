@@ -1,0 +1,268 @@
+"""The worker's mind: one state machine, no I/O, no clock, no thread.
+
+`handle(event, now)` takes one fact and answers what is to be done; `now` is seconds on the clock
+that counts suspension (CLOCK_BOOTTIME), because leases are timed on it. The driver runs it on
+threads and real sockets, the simulator on a virtual clock.
+
+    session   the talk with the plane      slots     the tasks and their moves
+    news      what a report says           log_tail  how one task's log travels
+
+Every fact that no answer confirmed is sent again; every order may come twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from gpulayer.contracts.messages import Acquired, Cancel, Registered, ReportReply
+from gpulayer.worker import events as heard
+from gpulayer.worker import instructions as say
+from gpulayer.worker import news
+from gpulayer.worker.session import PARK_SECONDS, PLANE_AWAY_SECONDS, Session
+from gpulayer.worker.slots import Slot, Slots, assigned, attached
+
+LEASE_MARGIN = 5.0
+"""A task is ended this long before its lease is over, so that it is gone when the lease is."""
+
+
+class Agent:
+    """Not for two threads at once."""
+
+    def __init__(
+        self, worker_id: str, name: str, nonce: str, target: str, capabilities: Mapping[str, Any]
+    ) -> None:
+        self.slots = Slots()
+        self._session = Session(worker_id, name, nonce, target)
+        self._capabilities = capabilities
+        self._capabilities_told = True
+        self._listed = False
+        """A supervisor has said once what it has, so the inventory is whole."""
+        self._supervised = False
+        self._leaving = False
+        self._done: dict[str, float] = {}
+        """Task ids that are over, and since when: a late assignment must not run them again."""
+
+    def handle(self, event: heard.Event, now: float) -> list[say.Instruction]:
+        """Take one fact. The instructions are in the order in which they must begin."""
+        return self._take(event, now) + self._next(now)
+
+    def deadline(self) -> float:
+        """When a `Tick` is due at the latest, on the clock of `handle`."""
+        if not self._listed:
+            return float("inf")
+        session = self._session
+        times = [session.begins_at, session.gives_up_at]
+        if session.registered and session.report is None:
+            times.append(self._report_due())
+        for slot in self.slots:
+            if session.registered and slot.log.waits:
+                times.append(slot.log.due)
+            if slot.may_lapse:
+                times.append(self._lapses_at(slot))
+        return min(times)
+
+    # --- what is heard ----------------------------------------------------------------------
+
+    def _take(self, event: heard.Event, now: float) -> list[say.Instruction]:
+        current = self._session.number
+        match event:
+            case heard.SupervisorListed(tasks):
+                return self._on_listed(tasks, now)
+            case heard.SupervisorLost():
+                self._supervised = False
+                for slot in self.slots:
+                    slot.log.tailing = None
+            case heard.RegisterAnswered(session, reply) if session == current:
+                if self._session.registering:
+                    return self._on_registered(reply, now)
+            case heard.ReportAnswered(session, answer) if session == current:
+                return self._on_report_answer(answer, now)
+            case heard.AcquireAnswered(session, number, acquired) if session == current:
+                if self._session.asked(number):
+                    return self._on_acquired(acquired, now)
+            case heard.CallFailed(session) if session == current:
+                self._session_over(now)
+            case heard.LogShipped(session, task_id, size) if session == current:
+                if (shipped := self.slots.get(task_id)) is not None:
+                    shipped.log.plane_has(size)
+            case heard.TaskStarted(task_id) | heard.TaskRefused(task_id):
+                return self._on_task(task_id, event, now)
+            case heard.LogRead(task_id) | heard.TaskCollected(task_id):
+                return self._on_task(task_id, event, now)
+            case heard.CapabilitiesChanged(capabilities):
+                self._capabilities, self._capabilities_told = capabilities, False
+            case _:
+                pass
+        return []
+
+    def _on_listed(self, tasks: tuple[heard.Attached, ...], now: float) -> list[say.Instruction]:
+        out: list[say.Instruction] = []
+        self._listed = self._supervised = True
+        listed = {task.task_id: task for task in tasks}
+        for slot in self.slots:
+            out += self.slots.found(slot, listed.pop(slot.task_id, None) is not None, now)
+        for task in listed.values():
+            if task.task_id in self._done:
+                out.append(say.Forget(task.task_id))
+            else:
+                # Its lease is older than this agent; the plane must confirm it soon.
+                since = now + LEASE_MARGIN + PLANE_AWAY_SECONDS - self._session.lease
+                self.slots.add(attached(task, since))
+        return out
+
+    def _on_registered(self, reply: Registered, now: float) -> list[say.Instruction]:
+        self._session.begun(reply)
+        self._leaving = False
+        for slot in self.slots:
+            slot.authorised_at = max(slot.authorised_at, self._session.register_sent)
+        out: list[say.Instruction] = []
+        for task_id in reply.forget:
+            out += self._recorded(task_id, now)
+        return out + self._disown(reply.kill)
+
+    def _on_report_answer(self, reply: ReportReply, now: float) -> list[say.Instruction]:
+        session = self._session
+        report, session.report = session.report, None
+        if report is None:
+            return []
+        if not reply.ok:
+            self._session_over(now)
+            return []
+        session.lease = reply.lease_seconds
+        for line in report.inventory:
+            if (slot := self.slots.get(line.task_id)) is not None:
+                slot.authorised_at = max(slot.authorised_at, session.report_sent)
+        news.heard(self.slots, report.tasks)
+        out: list[say.Instruction] = []
+        for task_id in reply.recorded:
+            out += self._recorded(task_id, now)
+        out += self._orders(reply.cancel) + self._disown(reply.kill)
+        if reply.drop_envelopes:
+            out.append(say.DropEnvelopes(tuple(reply.drop_envelopes)))
+        return out
+
+    def _on_acquired(self, reply: Acquired, now: float) -> list[say.Instruction]:
+        if not reply.ok:
+            self._session_over(now)
+            return []
+        self._leaving = self._leaving or reply.leave
+        sent = self._session.acquire_sent
+        if now < sent + self._session.lease - LEASE_MARGIN:
+            for assignment in reply.assignments:
+                known = self.slots.get(assignment.task_id) is not None
+                if not known and assignment.task_id not in self._done:
+                    self.slots.add(assigned(assignment, sent))
+        return self._orders(reply.cancel)
+
+    def _on_task(self, task_id: str, event: heard.Event, now: float) -> list[say.Instruction]:
+        slot = self.slots.get(task_id)
+        if slot is None:
+            return []
+        match event:
+            case heard.TaskStarted(_, at):
+                return self.slots.started(slot, at, now)
+            case heard.TaskRefused(_, ending):
+                self.slots.refused(slot, ending)
+            case heard.LogRead(_, offset, data, raw):
+                if slot.log.took(offset, data, now) and raw is not None:
+                    return self.slots.tree_ended(slot, raw)
+            case heard.TaskCollected(_, ending):
+                self.slots.collected(slot, ending)
+            case _:
+                pass
+        return []
+
+    def _orders(self, orders: tuple[Cancel, ...]) -> list[say.Instruction]:
+        out: list[say.Instruction] = []
+        for order in orders:
+            if (slot := self.slots.get(order.task_id)) is not None:
+                out += self.slots.order(slot, order)
+        return out
+
+    def _disown(self, task_ids: tuple[str, ...]) -> list[say.Instruction]:
+        out: list[say.Instruction] = []
+        for task_id in task_ids:
+            if (slot := self.slots.get(task_id)) is not None:
+                out += self.slots.disown(slot)
+        return out
+
+    def _recorded(self, task_id: str, now: float) -> list[say.Instruction]:
+        slot = self.slots.get(task_id)
+        if slot is None:
+            return []
+        if slot.exit is None:
+            return self.slots.disown(slot)
+        return self._gone(slot, now)
+
+    def _gone(self, slot: Slot, now: float) -> list[say.Instruction]:
+        self.slots.remove(slot)
+        self._done[slot.task_id] = now
+        return [say.Forget(slot.task_id)]
+
+    def _session_over(self, now: float) -> None:
+        self._session.over(now)
+        for slot in self.slots:
+            slot.exit_sent = None
+            if slot.log.read or slot.log.shipping:
+                slot.log.in_doubt()
+
+    # --- what is to be done next ------------------------------------------------------------
+
+    def _next(self, now: float) -> list[say.Instruction]:
+        out: list[say.Instruction] = []
+        for slot in self.slots:
+            if slot.may_lapse and now >= self._lapses_at(slot):
+                out += self.slots.lapse(slot)
+            if slot.silent and slot.exit is not None:
+                out += self._gone(slot, now)
+        if self._supervised:
+            out += self.slots.startable()
+        for slot in self.slots:
+            out += self._log(slot, now)
+        return out + self._talk(now) if self._listed else out
+
+    def _log(self, slot: Slot, now: float) -> list[say.Instruction]:
+        out: list[say.Instruction] = []
+        if self._session.registered and (shipment := slot.log.next_shipment(now)) is not None:
+            number = self._session.number
+            out.append(say.Ship(number, slot.task_id, slot.fence, *shipment))
+        reading = self._supervised and slot.phase == "running"
+        if reading and (offset := slot.log.next_read()) is not None:
+            out.append(say.Tail(slot.task_id, offset))
+        return out
+
+    def _talk(self, now: float) -> list[say.Instruction]:
+        session = self._session
+        if self._leaving and not len(self.slots):
+            return [say.Leave()]
+        out: list[say.Instruction] = []
+        if now >= session.gives_up_at:
+            session.away_since = now
+            out.append(say.StartPlane())
+        if now >= session.begins_at:
+            inventory = tuple(slot.line() for slot in self.slots)
+            self._capabilities_told = True
+            out.append(session.begin(self._capabilities, inventory, now))
+        if session.registered and session.report is None and now >= self._report_due():
+            inventory = tuple(slot.line() for slot in self.slots)
+            lines = news.gather(self.slots, session.interval, now)
+            changed = None if self._capabilities_told else self._capabilities
+            self._capabilities_told = True
+            out.append(session.say(inventory, lines, changed, now))
+        if session.may_ask and not self._leaving:
+            self._remember_less(now)
+            out.append(session.ask(now))
+        return out
+
+    def _report_due(self) -> float:
+        if not self._capabilities_told:
+            return 0.0
+        return min(self._session.heartbeat_at, news.due(self.slots, self._session.interval))
+
+    def _lapses_at(self, slot: Slot) -> float:
+        return slot.authorised_at + self._session.lease - LEASE_MARGIN
+
+    def _remember_less(self, now: float) -> None:
+        keep = self._session.lease + PARK_SECONDS
+        self._done = {task: at for task, at in self._done.items() if at + keep >= now}

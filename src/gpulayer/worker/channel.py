@@ -1,0 +1,40 @@
+"""The port through which a worker talks to its plane."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from gpulayer.contracts.messages import (
+    Acquire,
+    Acquired,
+    Register,
+    Registered,
+    Report,
+    ReportReply,
+)
+
+
+class WorkerChannel(Protocol):
+    """All verbs block, all are safe to repeat, each may be called from a thread of its own.
+
+    `OSError` means that no plane answered: nothing is known about what it did. Any
+    `GPULayerError` is the plane's own answer.
+    """
+
+    def register(self, message: Register) -> Registered: ...
+
+    def report(self, message: Report) -> ReportReply: ...
+
+    def acquire(self, message: Acquire) -> Acquired:
+        """Parks for up to `message.park_seconds`. Raises at once when the plane ends: this call
+        is the held connection by which the worker notices."""
+
+    def append_log(self, task_id: str, fence: int, offset: int, data: bytes) -> int:
+        """The size that the plane has now. Overlap is dropped; after a gap the size is smaller
+        than `offset`. No data asks for the size alone."""
+
+    def put_artifact(self, path: str) -> str:
+        """Store a file; its SHA-256 in hex. Raises `OSError` also when the file cannot be read."""
+
+    def close(self) -> None:
+        """End every call in progress; they raise `OSError`. Safe from any thread, and twice."""

@@ -1,0 +1,129 @@
+"""What the agent hears. Each is one fact, brought by the driver or by the simulator."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from gpulayer.contracts.messages import Acquired, Exit, Registered, ReportReply
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """Time has passed; `Agent.deadline` says when one is due."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attached:
+    """One task as the supervisor lists it."""
+
+    task_id: str
+    fence: int
+    job_id: str
+    index: int
+    note: Mapping[str, Any] = field(default_factory=dict)
+    """What the agent that started it wrote down; see `slots.note_of`."""
+
+
+@dataclass(frozen=True, slots=True)
+class SupervisorListed:
+    """A supervisor is connected, and this is all that it has."""
+
+    tasks: tuple[Attached, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SupervisorLost:
+    """The connection to the supervisor ended. A list follows once there is one again."""
+
+
+@dataclass(frozen=True, slots=True)
+class RegisterAnswered:
+    session: int
+    reply: Registered
+
+
+@dataclass(frozen=True, slots=True)
+class ReportAnswered:
+    session: int
+    reply: ReportReply
+
+
+@dataclass(frozen=True, slots=True)
+class AcquireAnswered:
+    session: int
+    number: int
+    reply: Acquired
+
+
+@dataclass(frozen=True, slots=True)
+class CallFailed:
+    """A call of this session got no answer: the plane is gone, or the reply was lost."""
+
+    session: int
+
+
+@dataclass(frozen=True, slots=True)
+class TaskStarted:
+    task_id: str
+    at: float
+    """Unix time of the workload's exec, for people."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskRefused:
+    """It never began: a step before the workload failed, or the start itself."""
+
+    task_id: str
+    exit: Exit
+
+
+@dataclass(frozen=True, slots=True)
+class LogRead:
+    """Bytes of a segment from `offset`. `exit` comes with the last of them, once nothing of the
+    task's tree is left."""
+
+    task_id: str
+    offset: int
+    data: bytes
+    exit: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LogShipped:
+    """The plane has `size` bytes. None: it wants no more of this task's log."""
+
+    session: int
+    task_id: str
+    size: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class TaskCollected:
+    """The end of a task with everything it left: outputs stored, result read."""
+
+    task_id: str
+    exit: Exit
+
+
+@dataclass(frozen=True, slots=True)
+class CapabilitiesChanged:
+    capabilities: Mapping[str, Any]
+
+
+Event = (
+    Tick
+    | SupervisorListed
+    | SupervisorLost
+    | RegisterAnswered
+    | ReportAnswered
+    | AcquireAnswered
+    | CallFailed
+    | TaskStarted
+    | TaskRefused
+    | LogRead
+    | LogShipped
+    | TaskCollected
+    | CapabilitiesChanged
+)

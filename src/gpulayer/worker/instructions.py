@@ -1,0 +1,119 @@
+"""What the agent wants done. Whoever carries one out brings back the event that it names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gpulayer.contracts.messages import Acquire, Assignment, Register, Report
+
+
+@dataclass(frozen=True, slots=True)
+class SendRegister:
+    """Answered by `RegisterAnswered` or `CallFailed` with the same session."""
+
+    session: int
+    message: Register
+
+
+@dataclass(frozen=True, slots=True)
+class SendReport:
+    """Answered by `ReportAnswered` or `CallFailed`. Never two at once."""
+
+    session: int
+    message: Report
+
+
+@dataclass(frozen=True, slots=True)
+class SendAcquire:
+    """Answered by `AcquireAnswered` or `CallFailed`."""
+
+    session: int
+    number: int
+    message: Acquire
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Prepare and start a task: `TaskStarted`, `TaskRefused`, or nothing when the supervisor went
+    away meanwhile. The same task may be asked for again after `SupervisorListed`."""
+
+    assignment: Assignment
+
+
+@dataclass(frozen=True, slots=True)
+class Tail:
+    """Read a task's segment: `LogRead`. A newer one replaces the parked one."""
+
+    task_id: str
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ship:
+    """Answered by `LogShipped` or `CallFailed`. Never two at once for one task."""
+
+    session: int
+    task_id: str
+    fence: int
+    offset: int
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """Ask the supervisor to end a task's tree. The end itself comes by `LogRead`."""
+
+    task_id: str
+    mode: str
+    grace_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Collect:
+    """Gather what an ended task left: `TaskCollected`."""
+
+    task_id: str
+    fence: int
+    exit: Mapping[str, Any]
+    """As the supervisor gave it."""
+    note: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Forget:
+    """Its end is recorded, or nobody wants it: remove all that is left of it here."""
+
+    task_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class DropEnvelopes:
+    envelope_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StartPlane:
+    """The plane went away without a word and has not come back."""
+
+
+@dataclass(frozen=True, slots=True)
+class Leave:
+    """Tell the supervisor to quit, then end."""
+
+
+Instruction = (
+    SendRegister
+    | SendReport
+    | SendAcquire
+    | Run
+    | Tail
+    | Ship
+    | End
+    | Collect
+    | Forget
+    | DropEnvelopes
+    | StartPlane
+    | Leave
+)
