@@ -1,0 +1,281 @@
+"""Every reason why a worker does or does not fit, in the order in which they are told.
+
+A rule compares one need of a shape with one fact of a machine. The check that rejects is the text
+that explains: there is no second place that words it. Facts have three values; what is not known
+yet is UNKNOWN, which waits, and only a fact that is known can say NEVER.
+
+A new reason is one function and one row of `RULES`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from packaging.specifiers import SpecifierSet
+from packaging.version import InvalidVersion, Version
+
+from gpulayer.contracts.decision import Check, Fit, Shape
+from gpulayer.control_plane.scheduler import devices
+from gpulayer.control_plane.scheduler.devices import number
+from gpulayer.control_plane.scheduler.views import Machine, micro
+
+_SEVERITY = {Fit.YES: 0, Fit.BUSY: 1, Fit.UNKNOWN: 2, Fit.NEVER: 3}
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One row of the table."""
+
+    name: str
+    need: Callable[[Shape], Hashable]
+    """What a shape asks for; None or empty: nothing, and the rule is not applied."""
+    fact: Callable[[Any, Machine], Hashable]
+    """What of a machine the answer depends on, and nothing else."""
+    judge: Callable[[Any, Any], tuple[Check, ...]]
+    changes: bool = False
+    """Whether a placement changes the fact."""
+
+
+def worst(checks: tuple[Check, ...]) -> Fit:
+    """The fit of a worker with these checks."""
+    return max((c.fit for c in checks), key=_SEVERITY.__getitem__, default=Fit.YES)
+
+
+def severity(fit: Fit) -> int:
+    """0 for YES up to 3 for NEVER."""
+    return _SEVERITY[fit]
+
+
+def _target(need: tuple[str, ...], have: str) -> tuple[Check, ...]:
+    return _one_of("target", need, have, "target ")
+
+
+def _state(need: bool, have: tuple[bool, bool]) -> tuple[Check, ...]:
+    draining, offline = have
+    if offline:
+        return (Check("state", Fit.UNKNOWN, "a worker that is online", "no connection to it"),)
+    fit = Fit.BUSY if draining else Fit.YES
+    text = "one that drains" if draining else "one that does"
+    return (Check("state", fit, "a worker that takes jobs", text),)
+
+
+def _pinned(need: tuple[str, ...], have: tuple[str, str]) -> tuple[Check, ...]:
+    fit = Fit.YES if set(have) & set(need) else Fit.NEVER
+    return (Check("worker", fit, f"worker {' or '.join(need)}", have[1], _gap(fit)),)
+
+
+def _labels(
+    need: tuple[tuple[str, str], ...], have: tuple[str | None, ...]
+) -> tuple[Check, ...]:
+    return tuple(
+        Check(
+            "label",
+            fit := Fit.YES if found == value else Fit.NEVER,
+            f"label {key}={value}",
+            "no such label" if found is None else f"{key}={found}",
+            _gap(fit),
+        )
+        for (key, value), found in zip(need, have, strict=True)
+    )
+
+
+def _os(need: tuple[str, ...], have: str) -> tuple[Check, ...]:
+    return _one_of("os", need, have)
+
+
+def _arch(need: tuple[str, ...], have: str) -> tuple[Check, ...]:
+    return _one_of("cpu_arch", need, have)
+
+
+def _cores(need: int, have: tuple[int, int]) -> tuple[Check, ...]:
+    return (_amount("cpu_cores", need, *have, unit="cores", one="core"),)
+
+
+def _memory(need: int, have: tuple[int | None, int]) -> tuple[Check, ...]:
+    total, free = have
+    if total is None:
+        text = f"{_shown(need)} GB of memory"
+        return (Check("memory", Fit.UNKNOWN, text, "an amount that is not known yet"),)
+    return (_amount("memory", need, total, free, unit="GB of memory", one="GB of memory"),)
+
+
+def _disk(need: float, have: float | None) -> tuple[Check, ...]:
+    text = f"{number(need)} GB of disk"
+    if have is None:
+        return (Check("disk", Fit.UNKNOWN, text, "an amount that is not known yet"),)
+    fit = Fit.YES if have >= need else Fit.NEVER
+    return (Check("disk", fit, text, f"{number(have)} GB", max(0.0, 1 - have / need)),)
+
+
+def _gpus(need: devices.GpuNeed, have: devices.GpuFact) -> tuple[Check, ...]:
+    return devices.funnel(need, have).checks
+
+
+def _python(need: tuple[str, str | None, str | None], have: str | None) -> tuple[Check, ...]:
+    return (_version("python", "Python", need[0], have, known=have is not None),)
+
+
+def _frameworks(
+    need: tuple[tuple[tuple[str, str], ...], str | None], have: tuple[str | None, ...] | None
+) -> tuple[Check, ...]:
+    known = have is not None
+    found = have if have is not None else (None,) * len(need[0])
+    return tuple(
+        _version("framework", name, spec, version, known)
+        for (name, spec), version in zip(need[0], found, strict=True)
+    )
+
+
+def _provider(need: tuple[str, ...], have: tuple[bool, str | None]) -> tuple[Check, ...]:
+    return _where("provider", need, have)
+
+
+def _region(need: tuple[str, ...], have: tuple[bool, str | None]) -> tuple[Check, ...]:
+    return _where("region", need, have)
+
+
+def _price(
+    need: tuple[float, str], have: tuple[bool, float | None, str]
+) -> tuple[Check, ...]:
+    cap, currency = need
+    rented, cost, in_currency = have
+    text = f"at most {cap:.2f} {currency} an hour"
+    if cost is None and not rented:
+        return (Check("price", Fit.YES, text, "no price: a machine of one's own"),)
+    if cost is None:
+        return (Check("price", Fit.NEVER, text, "no price", 1.0),)
+    fit = Fit.YES if cost <= cap and currency == in_currency else Fit.NEVER
+    gap = max(0.0, 1 - cap / cost) if currency == in_currency and cost else _gap(fit)
+    return (Check("price", fit, text, f"{cost:.2f} {in_currency}", gap),)
+
+
+RULES: tuple[Rule, ...] = (
+    Rule("target", lambda s: s.targets, lambda n, m: m.view.target, _target),
+    Rule("state", lambda s: True, lambda n, m: (m.view.draining, m.view.offline), _state),
+    Rule("worker", lambda s: s.worker_ids, lambda n, m: (m.view.worker_id, m.view.name), _pinned),
+    Rule(
+        "label",
+        lambda s: s.labels,
+        lambda n, m: tuple(m.caps.labels.get(key) for key, _ in n),
+        _labels,
+    ),
+    Rule("os", lambda s: s.os, lambda n, m: m.caps.os, _os),
+    Rule("cpu_arch", lambda s: s.cpu_arch, lambda n, m: m.caps.cpu_arch, _arch),
+    Rule("gpus", devices.need_of, devices.fact_of, _gpus, changes=True),
+    Rule(
+        "cpu_cores",
+        lambda s: micro(s.cpu_cores),
+        lambda n, m: (m.cores, m.free_cores),
+        _cores,
+        changes=True,
+    ),
+    Rule(
+        "memory",
+        lambda s: None if s.memory_gb is None else micro(s.memory_gb),
+        lambda n, m: (m.memory, m.free_memory),
+        _memory,
+        changes=True,
+    ),
+    Rule("disk", lambda s: s.disk_gb, lambda n, m: m.caps.disk_gb, _disk),
+    Rule(
+        "python",
+        lambda s: (s.python, s.interpreter, s.interpreter_version) if s.python else None,
+        lambda n, m: _python_of(n, m),
+        _python,
+    ),
+    Rule(
+        "framework",
+        lambda s: (s.frameworks, s.interpreter) if s.frameworks else None,
+        lambda n, m: _frameworks_of(n, m),
+        _frameworks,
+    ),
+    Rule("provider", lambda s: s.providers, lambda n, m: (m.is_rented, m.caps.provider), _provider),
+    Rule("region", lambda s: s.regions, lambda n, m: (m.is_rented, m.caps.region), _region),
+    Rule(
+        "price",
+        lambda s: None if s.max_hourly_cost is None else (s.max_hourly_cost, s.currency),
+        lambda n, m: (m.is_rented, m.view.hourly_cost, m.view.currency),
+        _price,
+    ),
+)
+
+
+def _one_of(name: str, need: tuple[str, ...], have: str, prefix: str = "") -> tuple[Check, ...]:
+    fit = Fit.YES if have in need else Fit.NEVER
+    return (Check(name, fit, prefix + " or ".join(need), have, _gap(fit)),)
+
+
+def _where(
+    name: str, need: tuple[str, ...], have: tuple[bool, str | None]
+) -> tuple[Check, ...]:
+    rented, found = have
+    if found is None:
+        fit = Fit.UNKNOWN if rented else Fit.YES
+        text = "one that is not known yet" if rented else "none: a machine of one's own"
+        return (Check(name, fit, f"{name} {' or '.join(need)}", text),)
+    return _one_of(name, need, found, f"{name} ")
+
+
+def _amount(name: str, need: int, total: int, free: int, unit: str, one: str) -> Check:
+    """More than there is: never. More than is free: busy."""
+    if need > total:
+        have = f"{_shown(total)} {'GB' if 'GB' in unit else 'in all'}"
+        text = f"{_shown(need)} {one if need == 1_000_000 else unit}"
+        return Check(name, Fit.NEVER, text, have, 1 - total / need)
+    fit = Fit.YES if need <= free else Fit.BUSY
+    text = f"{_shown(need)} free {one if need == 1_000_000 else unit}"
+    have = f"{_shown(max(free, 0))} of {_shown(total)} free"
+    return Check(name, fit, text, have, max(0.0, 1 - max(free, 0) / need) if need else 0.0)
+
+
+def _version(name: str, what: str, spec: str, have: str | None, known: bool) -> Check:
+    need = what + spec if spec else what
+    if not known:
+        return Check(name, Fit.UNKNOWN, need, "not been looked at yet")
+    if have is None:
+        return Check(name, Fit.NEVER, need, "none", 1.0)
+    meets = _meets(spec, have)
+    if meets is None:
+        return Check(name, Fit.UNKNOWN, need, f"{have}, which is no version that can be compared")
+    fit = Fit.YES if meets else Fit.NEVER
+    return Check(name, fit, need, have, _gap(fit))
+
+
+@lru_cache(maxsize=4096)
+def _meets(spec: str, have: str) -> bool | None:
+    """PEP 440. A pre-release that is installed counts as what it is. None: not a version."""
+    if not spec:
+        return True
+    try:
+        return SpecifierSet(spec).contains(Version(have), prereleases=True)
+    except InvalidVersion:
+        return None
+
+
+def _python_of(need: tuple[str, str | None, str | None], machine: Machine) -> str | None:
+    _, path, version = need
+    found = machine.interpreter(path)
+    if found is not None and found.version is not None:
+        return found.version
+    return version if path is not None and machine.view.target == "local" else None
+
+
+def _frameworks_of(
+    need: tuple[tuple[tuple[str, str], ...], str | None], machine: Machine
+) -> tuple[str | None, ...] | None:
+    names, path = need
+    found = machine.interpreter(path)
+    if found is None or found.frameworks is None:
+        return None
+    return tuple(found.frameworks.get(name) for name, _ in names)
+
+
+def _gap(fit: Fit) -> float:
+    return 0.0 if fit is Fit.YES else 1.0
+
+
+def _shown(amount: int) -> str:
+    return number(amount / 1_000_000)

@@ -1,0 +1,132 @@
+"""The fleet against all checks: which machines pass what, each comparison made once.
+
+For one need of one rule a `Column` holds the answer of every machine, as bits of an integer. Many
+shapes share it; a shape is judged by a few ANDs. Equal facts are compared once. What a placement
+changes is looked at again when somebody next asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from typing import Any
+
+from gpulayer.contracts.decision import Check, Fit, Placement, Shape, WorkerView
+from gpulayer.control_plane.scheduler.checks import RULES, Rule
+from gpulayer.control_plane.scheduler.views import Machine, machines_of
+
+Failing = tuple[tuple[str, Fit], ...]
+"""Names and outcomes of the checks that do not pass; empty: all pass."""
+
+
+class Fleet:
+    """All machines of a pass. The only object of the scheduler that changes."""
+
+    def __init__(self, views: Iterable[WorkerView]) -> None:
+        self.machines = machines_of(views)
+        self.everyone = (1 << len(self.machines)) - 1
+        self._changed: list[int] = []
+        self._columns: dict[tuple[str, Hashable], Column] = {}
+        self._by_id = {m.view.worker_id: m for m in self.machines}
+
+    def columns(self, shape: Shape) -> list[Column]:
+        """The checks that this shape asks for."""
+        found = []
+        for rule in RULES:
+            need = rule.need(shape)
+            if need is None or need == ():
+                continue
+            column = self._columns.get((rule.name, need))
+            if column is None:
+                column = self._columns[rule.name, need] = Column(rule, need, self.machines)
+                column.seen = len(self._changed)
+            found.append(column)
+        return found
+
+    def groups(self, columns: Iterable[Column]) -> dict[Failing, int]:
+        """Bits of the machines that fail the same checks in the same way."""
+        groups: dict[Failing, int] = {(): self.everyone} if self.machines else {}
+        for column in columns:
+            column.refresh(self.machines, self._changed)
+            if column.groups.get((), 0) == self.everyone:
+                continue
+            split: dict[Failing, int] = {}
+            for failing, bits in groups.items():
+                for more, others in column.groups.items():
+                    if bits & others:
+                        split[failing + more] = bits & others
+            groups = split
+        return groups
+
+    def possible(self, columns: Iterable[Column]) -> int:
+        """Bits of the machines that nothing rules out for ever."""
+        bits = self.everyone
+        for column in columns:
+            column.refresh(self.machines, self._changed)
+            for failing, members in column.groups.items():
+                if any(fit is Fit.NEVER for _, fit in failing):
+                    bits &= ~members
+        return bits
+
+    def of_target(self, target: str) -> int:
+        """Bits of the machines of one target."""
+        return sum(1 << m.position for m in self.machines if m.view.target == target)
+
+    def take(self, placement: Placement) -> None:
+        """Hold what one task was given."""
+        machine = self._by_id[placement.worker_id]
+        machine.take(placement)
+        self._changed.append(machine.position)
+
+
+class Column:
+    """One need of one rule against every machine."""
+
+    __slots__ = ("_answers", "_need", "groups", "rule", "seen")
+
+    def __init__(self, rule: Rule, need: Any, machines: Sequence[Machine]) -> None:
+        self.rule = rule
+        self._need = need
+        self._answers: dict[Hashable, tuple[tuple[Check, ...], Failing]] = {}
+        self.groups: dict[Failing, int] = {}
+        self.seen = 0
+        """How many changes of the fleet the groups take into account."""
+        for machine in machines:
+            self._file(machine)
+
+    def checks(self, machine: Machine) -> tuple[Check, ...]:
+        """The answer for one machine as it is now."""
+        return self._answer(machine)[0]
+
+    def passes(self, machine: Machine) -> bool:
+        """Whether one machine, as it is now, passes."""
+        return not self._answer(machine)[1]
+
+    def refresh(self, machines: Sequence[Machine], changed: Sequence[int]) -> None:
+        """Bring the groups up to date with the machines that changed since the last time."""
+        if self.rule.changes and self.seen < len(changed):
+            for position in set(changed[self.seen :]):
+                for failing in self.groups:
+                    self.groups[failing] &= ~(1 << position)
+                self._file(machines[position])
+        self.seen = len(changed)
+
+    def _file(self, machine: Machine) -> None:
+        failing = self._answer(machine)[1]
+        self.groups[failing] = self.groups.get(failing, 0) | 1 << machine.position
+
+    def _answer(self, machine: Machine) -> tuple[tuple[Check, ...], Failing]:
+        fact = self.rule.fact(self._need, machine)
+        answer = self._answers.get(fact)
+        if answer is None:
+            checks = self.rule.judge(self._need, fact)
+            failing = tuple((c.name, c.fit) for c in checks if c.fit is not Fit.YES)
+            answer = self._answers[fact] = (checks, failing)
+        return answer
+
+
+def positions(mask: int) -> Iterator[int]:
+    """The places of the set bits, lowest first."""
+    while mask:
+        lowest = mask & -mask
+        yield lowest.bit_length() - 1
+        mask ^= lowest

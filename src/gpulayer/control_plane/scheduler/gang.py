@@ -1,0 +1,97 @@
+"""The workers that fit one shape, best first, taken for all tasks of a job or for none.
+
+All tasks of a gang go to distinct workers of one target; the targets are tried in their order.
+"""
+
+from __future__ import annotations
+
+from heapq import heapify, heappop, heappush
+
+from gpulayer.contracts.decision import Placement, Shape
+from gpulayer.control_plane.scheduler import devices, ranking, topology
+from gpulayer.control_plane.scheduler.columns import Column, Fleet, positions
+from gpulayer.control_plane.scheduler.topology import Choice
+from gpulayer.control_plane.scheduler.views import Layout, Machine
+
+_Entry = tuple[ranking.Rank, int]
+"""(rank, version of the machine that it was worked out for)."""
+
+
+class Candidates:
+    """Free capacity only shrinks while a pass runs, so a worker that drops out never comes back."""
+
+    def __init__(self, fleet: Fleet, shape: Shape, columns: list[Column]) -> None:
+        self._machines = fleet.machines
+        self._shape = shape
+        self._changing = [column for column in columns if column.rule.changes]
+        self._need = devices.need_of(shape)
+        self._usable: dict[tuple[Layout | None, int], int] = {}
+        self._choices: dict[tuple[Layout, int], Choice] = {}
+        self._heaps: dict[str, list[_Entry]] = {target: [] for target in shape.targets}
+        for position in positions(fleet.groups(columns).get((), 0)):
+            machine = self._machines[position]
+            self._heaps[machine.view.target].append(self._entry(machine))
+        for heap in self._heaps.values():
+            heapify(heap)
+
+    def pick(self) -> tuple[Placement, ...]:
+        """The placements of one job, to be taken at once; empty when it cannot be placed now."""
+        for heap in self._heaps.values():
+            found: list[Machine] = []
+            placed: tuple[Placement, ...] = ()
+            while heap and len(found) < self._shape.nodes:
+                machine = self._best(heap)
+                if machine is not None:
+                    found.append(machine)
+            if len(found) == self._shape.nodes:
+                placed = tuple(self._placement(m, rank) for rank, m in enumerate(found))
+            for machine in found:
+                heappush(heap, self._entry(machine))
+            if placed:
+                return placed
+        return ()
+
+    def _best(self, heap: list[_Entry]) -> Machine | None:
+        """Take the first worker off. None: it had changed and was put back where it belongs now,
+        or dropped when it no longer fits."""
+        rank, version = heappop(heap)
+        machine = self._machines[rank[-1]]
+        if version == machine.version:
+            return machine
+        if all(column.passes(machine) for column in self._changing):
+            heappush(heap, self._entry(machine))
+        return None
+
+    def _entry(self, machine: Machine) -> _Entry:
+        usable = self._free_devices(machine)
+        choice = self._choice(machine, usable)
+        return ranking.rank(self._shape, machine, choice, usable), machine.version
+
+    def _placement(self, machine: Machine, rank: int) -> Placement:
+        bits = self._choice(machine, self._free_devices(machine)).bits
+        return Placement(
+            worker_id=machine.view.worker_id,
+            rank=rank,
+            cpu_cores=self._shape.cpu_cores,
+            memory_gb=self._shape.memory_gb or 0.0,
+            gpus=tuple(machine.uuids[i] for i in positions(bits)),
+        )
+
+    def _free_devices(self, machine: Machine) -> int:
+        if self._need is None:
+            return 0
+        fact = devices.fact_of(self._need, machine)
+        usable = self._usable.get((fact.layout, fact.shown))
+        if usable is None:
+            usable = devices.funnel(self._need, fact).usable
+            self._usable[fact.layout, fact.shown] = usable
+        return usable & machine.free_gpus
+
+    def _choice(self, machine: Machine, usable: int) -> Choice:
+        if self._need is None or machine.layout is None:
+            return Choice((0, 0), 0)
+        choice = self._choices.get((machine.layout, usable))
+        if choice is None:
+            choice = topology.choose(machine.layout, usable, self._need.gpus)
+            self._choices[machine.layout, usable] = choice
+        return choice

@@ -1,0 +1,105 @@
+"""One pass over the queue: who goes where, and why the others wait.
+
+Jobs are taken by priority, then by age. A shape that cannot be placed blocks only itself, and is
+judged and explained once, however many jobs have it. A pass costs shapes times workers at most,
+plus what it places.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from gpulayer.contracts.decision import Decision, Outcome, Pending, Shape, Snapshot
+from gpulayer.contracts.ids import ShapeId
+from gpulayer.control_plane.scheduler import explain
+from gpulayer.control_plane.scheduler.columns import Column, Fleet
+from gpulayer.control_plane.scheduler.gang import Candidates
+
+
+def place(snapshot: Snapshot) -> tuple[Decision, ...]:
+    """All decisions of one pass, in the order in which they were made.
+
+    One for each placed job. For each shape that waits, one for the first job that waits with it.
+    For a shape that no registered worker could ever run, one `UNSCHEDULABLE` for each of its jobs
+    that asked to fail then (`Pending.fail_if_unschedulable`); the others wait.
+    The order of queue and workers in the snapshot does not matter.
+    """
+    return tuple(_Pass(snapshot).run())
+
+
+class _Pass:
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+        self._queue = sorted(snapshot.queue, key=lambda p: (-p.priority, p.seq, p.job_id))
+        self._fleet = Fleet(snapshot.workers)
+        self._detail = int(snapshot.limits.get("detail", explain.DETAIL))
+        self._settled = bool(snapshot.limits.get("fleet_settled", True))
+        self._columns: dict[ShapeId, list[Column]] = {}
+        self._candidates: dict[ShapeId, Candidates] = {}
+
+    def run(self) -> Iterator[Decision]:
+        limit = self._snapshot.limits.get("max_placements")
+        left = len(self._queue) if limit is None else int(limit)
+        shapes = len({pending.shape_id for pending in self._queue})
+        blocked: set[ShapeId] = set()
+        for at, pending in enumerate(self._queue):
+            if not left or len(blocked) == shapes:
+                return
+            if pending.shape_id in blocked:
+                continue
+            decision = self._placed(pending)
+            if decision is not None:
+                left -= 1
+                yield decision
+            else:
+                blocked.add(pending.shape_id)
+                yield from self._blocked(self._queue[at:], pending.shape_id)
+
+    def _placed(self, pending: Pending) -> Decision | None:
+        shape = self._snapshot.shapes[pending.shape_id]
+        candidates = self._candidates.get(pending.shape_id)
+        if candidates is None:
+            columns = self._columns[pending.shape_id] = self._fleet.columns(shape)
+            candidates = Candidates(self._fleet, shape, columns)
+            self._candidates[pending.shape_id] = candidates
+        placements = candidates.pick()
+        if not placements:
+            return None
+        columns = self._columns[pending.shape_id]
+        chosen = {placement.worker_id for placement in placements}
+        verdicts = explain.verdicts(self._fleet, columns, self._detail, chosen)
+        for placement in placements:
+            self._fleet.take(placement)
+        return Decision(
+            pending.job_id, pending.shape_id, Outcome.PLACED, placements, verdicts,
+            explain.placed(placements, verdicts),
+        )
+
+    def _blocked(self, queue: Sequence[Pending], shape_id: ShapeId) -> Iterator[Decision]:
+        """`queue` begins with the first job of the shape that cannot be placed."""
+        shape = self._snapshot.shapes[shape_id]
+        columns = self._columns[shape_id]
+        verdicts = explain.verdicts(self._fleet, columns, self._detail)
+        hopeless = self._settled and self._is_hopeless(shape, columns)
+        waiting = True
+        for pending in queue:
+            if pending.shape_id != shape_id:
+                continue
+            fails = hopeless and pending.fail_if_unschedulable
+            if fails or waiting:
+                outcome = Outcome.UNSCHEDULABLE if fails else Outcome.WAITING
+                summary = explain.blocked(outcome, shape, verdicts)
+                yield Decision(pending.job_id, shape_id, outcome, (), verdicts, summary)
+                waiting = waiting and fails
+            if not hopeless:
+                return
+
+    def _is_hopeless(self, shape: Shape, columns: list[Column]) -> bool:
+        """Whether the registered workers, all free and fully known, would still be too few."""
+        if not self._fleet.machines:
+            return False
+        possible = self._fleet.possible(columns)
+        return all(
+            (possible & self._fleet.of_target(target)).bit_count() < shape.nodes
+            for target in shape.targets
+        )

@@ -1,0 +1,112 @@
+"""From a job to its shape: what the scheduler looks at, and nothing else.
+
+A shape leaves out what cannot matter (an interpreter, when nothing is asked of it), so that as many
+jobs as possible share one. Equal shapes have equal ids.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from gpulayer.contracts.decision import Shape
+from gpulayer.contracts.ids import ShapeId
+from gpulayer.gpu.support import normalise_model
+
+_NONE: Mapping[str, Any] = {}
+
+
+def shape_of(spec: Mapping[str, Any], origin: Mapping[str, Any]) -> Shape:
+    """The shape of a validated spec (its JSON; unset fields may be missing, a profile must already
+    be filled in) that was submitted from `origin`. Reads nothing else."""
+    resources = spec.get("resources") or _NONE
+    placement = spec.get("placement") or _NONE
+    workload = spec.get("workload") or _NONE
+    accelerator = resources.get("accelerator") or "cpu"
+    gpus = resources.get("gpu_count") or (0 if accelerator == "cpu" else 1)
+    frameworks = _pairs(resources.get("frameworks"))
+    python = resources.get("python")
+    targets = (placement.get("target") or "local", *placement.get("fallback_targets", ()))
+    here = "local" in targets
+    interpreter = (origin.get("interpreter") or _NONE) if here and (frameworks or python) else _NONE
+    visible = origin.get("visible_gpus") if here and gpus else None
+    return Shape(
+        accelerator=accelerator,
+        gpus=gpus,
+        gpu_memory_gb=_number(resources.get("gpu_memory_gb")),
+        gpu_memory_kind=resources.get("gpu_memory_kind"),
+        gpu_models=_sorted(normalise_model(m) for m in resources.get("gpu_models") or ()),
+        min_compute_capability=resources.get("min_cuda_compute_capability"),
+        cpu_cores=_number(resources.get("cpu_cores")) or 1.0,
+        memory_gb=_number(resources.get("memory_gb")),
+        disk_gb=_number(resources.get("disk_gb")),
+        os=_sorted(resources.get("os") or ()),
+        cpu_arch=_sorted(resources.get("cpu_arch") or ()),
+        frameworks=frameworks,
+        python=python,
+        interpreter=interpreter.get("path"),
+        interpreter_version=interpreter.get("version"),
+        visible_gpus=None if visible is None else tuple(str(g) for g in visible),
+        nodes=workload.get("num_workers") or 1 if workload.get("kind") == "distributed" else 1,
+        targets=tuple(dict.fromkeys(targets)),
+        worker_ids=_sorted(placement.get("worker_ids") or ()),
+        labels=_pairs(placement.get("worker_labels")),
+        providers=_sorted(placement.get("providers") or ()),
+        regions=_sorted(placement.get("regions") or ()),
+        strategy=placement.get("strategy") or "spread",
+        max_hourly_cost=_number(placement.get("max_hourly_cost")),
+        currency=placement.get("currency") or "USD",
+    )
+
+
+def shape_id(shape: Shape) -> ShapeId:
+    """16 hex digits of the SHA-256 of the shape's canonical JSON."""
+    text = canonical(shape_to_json(shape))
+    return ShapeId(hashlib.sha256(text.encode()).hexdigest()[:16])
+
+
+def shape_to_json(shape: Shape) -> dict[str, Any]:
+    """Only the fields that differ from the defaults, in plain JSON types."""
+    values: dict[str, Any] = {}
+    for name, default in _DEFAULTS.items():
+        value = getattr(shape, name)
+        if value != default:
+            values[name] = _plain(value)
+    return values
+
+
+def shape_from_json(data: Mapping[str, Any]) -> Shape:
+    """The opposite of `shape_to_json`. Unknown keys are ignored."""
+    return Shape(**{k: _frozen(v) for k, v in data.items() if k in _DEFAULTS})
+
+
+def canonical(value: Any) -> str:
+    """The one JSON text of a plain value: sorted keys, no spaces, ASCII."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def _number(value: float | None) -> float | None:
+    """`40` and `40.0` are one need."""
+    return None if value is None else float(value)
+
+
+def _pairs(mapping: Mapping[str, str] | None) -> tuple[tuple[str, str], ...]:
+    return tuple(sorted((mapping or {}).items()))
+
+
+def _sorted(names: Any) -> tuple[str, ...]:
+    return tuple(sorted(set(names)))
+
+
+def _plain(value: Any) -> Any:
+    return [_plain(item) for item in value] if isinstance(value, tuple) else value
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(_frozen(item) for item in value) if isinstance(value, list) else value
+
+
+_DEFAULTS = {f.name: f.default for f in dataclasses.fields(Shape)}
