@@ -36,9 +36,7 @@ def connect_when_there(connect: Callable[[], T], wait_seconds: float, who: str, 
         select.select((), (), (), LOOK_SECONDS)
 
 
-def unreachable(message: str, where: str, why: str) -> Exception:
+def unreachable(message: str, where: str, why: str, code: str = "plane-unreachable") -> Exception:
     from gpulayer.errors import UnreachableError
 
-    return UnreachableError(
-        "plane-unreachable", message, where=where, why=why, hint="gpulayer doctor"
-    )
+    return UnreachableError(code, message, where=where, why=why, hint="gpulayer doctor")

@@ -1,0 +1,196 @@
+"""The local plane as its clients see it: there when needed, started if not, ended on request.
+
+    ensure_plane   a connection to the plane of this home, which is started when nobody answers
+    start          the start protocol; of any number of starters one spawns, the others look
+    stop           end plane, agent and supervisor, and wait until nothing of them is left
+
+A starter holds `start.lock` only out of politeness; the truth is `plane.lock`, which the plane
+itself holds. The starter reads a pipe whose other end is the plane's: `{"ok": ...}` when it
+serves, the error when it cannot, and its end without a word when it died, which is tried again.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import select
+import socket
+
+from gpulayer._version import __version__
+from gpulayer.api.wire import Wire
+from gpulayer.clock import SystemClock
+from gpulayer.errors import GPULayerError, RefusedError, UnreachableError, error_from_json
+from gpulayer.sdk.places import Places
+from gpulayer.sdk.waiting import LOOK_SECONDS, unreachable
+
+START_SECONDS = 20.0
+"""Longest wait for a plane that somebody is starting."""
+POLITE_SECONDS = 5.0
+"""How long a starter waits for another one before it spawns a candidate of its own."""
+TRIES = 3
+
+PLANE = "gpulayer.sdk.plane_process"
+
+
+def ensure_plane(places: Places) -> Wire:
+    """A client of the plane of these places; a plane is listening when it returns.
+
+    An older plane is used as it is, and replaced in the background by one of this version. The
+    client starts a plane again whenever it finds none. Inside a job nothing is started.
+    """
+    if answers(places.plane_socket):
+        _replace_older(places)
+    else:
+        start(places)
+    return Wire(places.plane_socket, revive=lambda: start(places))
+
+
+def answers(path: str) -> bool:
+    """Whether somebody listens on that socket. A full backlog is somebody who is busy."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.setblocking(False)
+        try:
+            probe.connect(path)
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+    return True
+
+
+def start(places: Places) -> None:
+    """Return once a plane listens; start one if nobody does. Any number of callers at once.
+
+    Raises the plane's own error when it cannot start, `plane-start-failed` when it dies, and
+    `inside-job` inside a job.
+    """
+    if answers(places.plane_socket):
+        return
+    _refuse_inside_job(places)
+    places.create()
+    clock = SystemClock()
+    begun = clock.monotonic()
+    lock = os.open(places.start_lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        while not _taken(lock) and clock.monotonic() < begun + POLITE_SECONDS:
+            select.select((), (), (), LOOK_SECONDS)
+            if answers(places.plane_socket):
+                return
+        for _ in range(TRIES):
+            if answers(places.plane_socket) or _spawn_and_wait(places, clock):
+                return
+    finally:
+        os.close(lock)
+    raise _start_failed(places, "it died before it could say why")
+
+
+def stop(places: Places, *, force: bool = False) -> bool:
+    """End the plane, its agent and its supervisor; whether there was anything to end.
+
+    Refused by the plane while jobs run, unless `force`. Returns when all are gone. Where a killed
+    plane left agent or supervisor behind, another is started first: it knows whether jobs run.
+    """
+    from gpulayer.sdk.processes import end, running
+
+    if not running(places):
+        return False
+    try:
+        start(places)
+        Wire(places.plane_socket, tries=1).call("POST", "/v1/stop", {"force": force})
+    except GPULayerError as error:
+        if not force or isinstance(error, RefusedError):
+            raise
+    end(places)
+    return True
+
+
+def _spawn_and_wait(places: Places, clock: SystemClock) -> bool:
+    """Whether a plane serves now; False: the candidate died without a word."""
+    told = _spawn(places)
+    try:
+        ready, _, _ = select.select([told], [], [], START_SECONDS)
+        if not ready:
+            raise _start_failed(places, f"no word within {START_SECONDS:.0f} s")
+        with os.fdopen(told, "rb", closefd=False) as pipe:
+            word = pipe.readline()
+    finally:
+        os.close(told)
+    if not word:
+        return False
+    reply = json.loads(word)
+    if "error" in reply:
+        raise error_from_json(reply["error"])
+    return True
+
+
+def _spawn(places: Places, *flags: str) -> int:
+    """Start a candidate; the read end of its pipe."""
+    from gpulayer.runtime import daemon
+
+    read, write = os.pipe()
+    try:
+        log = places.process_log("plane")
+        daemon.launch(PLANE, [*places.argv(), *flags], log=log, fds=[write])
+    except OSError as error:
+        os.close(read)
+        raise _start_failed(places, str(error)) from error
+    finally:
+        os.close(write)
+    return read
+
+
+def _replace_older(places: Places) -> None:
+    """Start the hot swap of an older plane and go on; it takes the lock and listener over."""
+    running = _version_of(places.plane_lock)
+    if (
+        running
+        and _ordered(running) < _ordered(__version__)
+        and "GPULAYER_JOB_ID" not in os.environ
+    ):
+        os.close(_spawn(places, "--takeover"))
+
+
+def _version_of(lock: str) -> str:
+    """The version that the plane wrote into its lock; empty if there is none."""
+    try:
+        with open(lock, encoding="utf-8", errors="replace") as file:
+            lines = file.read(4096).split("\n")
+    except OSError:
+        return ""
+    return lines[2] if len(lines) > 3 else ""
+
+
+def _ordered(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split("+")[0].split(".") if part.isdigit())
+
+
+def _taken(lock: int) -> bool:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _refuse_inside_job(places: Places) -> None:
+    outer = os.environ.get("GPULAYER_JOB_ID")
+    if outer:
+        raise UnreachableError(
+            "inside-job",
+            "no plane answers, and a job must not start one: it would end with the job",
+            where=places.plane_socket,
+            why=f"this process belongs to job {outer}",
+            hint="gpulayer ps",
+        )
+
+
+def _start_failed(places: Places, why: str) -> Exception:
+    log = places.process_log("plane")
+    try:
+        with open(log, encoding="utf-8", errors="replace") as file:
+            last = file.read()[-2000:].strip().rsplit("\n", 1)[-1]
+    except OSError:
+        last = ""
+    why = f"{why}: {last}" if last else why
+    return unreachable("the local plane could not start", log, why, "plane-start-failed")

@@ -1,0 +1,121 @@
+"""Which processes of ours serve a home, found from outside: by what they were started as.
+
+Each daemon carries the home's paths in its arguments, so that a dead plane's agent is found too.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+
+from gpulayer.sdk.places import Places
+
+KINDS = {
+    "gpulayer.sdk.plane_process": "plane",
+    "gpulayer.worker.process": "agent",
+    "gpulayer.runtime.supervisor": "supervisor",
+}
+
+LEAVE_SECONDS = 10.0
+"""How long each kind may take to leave in good order."""
+
+
+def running(places: Places) -> list[tuple[str, int]]:
+    """(kind, pid) of each plane, agent and supervisor of this home; keepers are the supervisor's
+    own and carry its name."""
+    found = []
+    for pid, words in _commands():
+        kind = next((KINDS[name] for name in KINDS if name in words[3]), None)
+        if kind is not None and places.home in words[4:]:
+            found.append((kind, pid))
+    return sorted(found)
+
+
+def end(places: Places) -> None:
+    """End what is left, plane first, and wait for each: TERM, then KILL. Safe to repeat."""
+    for kind in ("plane", "agent", "supervisor"):
+        gone = [_Watched(pid) for found, pid in running(places) if found == kind]
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            for process in gone:
+                process.send(number)
+            if all(process.wait(LEAVE_SECONDS) for process in gone):
+                break
+        for process in gone:
+            process.close()
+
+
+class _Watched:
+    """A process that is never mistaken for a later one with its number (pidfd_open(2))."""
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        try:
+            self._fd = os.pidfd_open(pid) if hasattr(os, "pidfd_open") else -1
+        except OSError:
+            self._fd, self._pid = -1, 0
+
+    def send(self, number: signal.Signals) -> None:
+        try:
+            if self._fd >= 0:
+                signal.pidfd_send_signal(self._fd, number)
+            elif self._pid:
+                os.kill(self._pid, number)
+        except ProcessLookupError:
+            pass
+
+    def wait(self, seconds: float) -> bool:
+        """Whether it is gone within that time."""
+        if self._fd >= 0:
+            return bool(select.select([self._fd], [], [], seconds)[0])
+        for _ in range(int(seconds * 100)):
+            if not self._pid or not _exists(self._pid):
+                return True
+            select.select((), (), (), 0.01)
+        return False
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+
+
+def _exists(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True
+
+
+def _commands() -> list[tuple[int, list[str]]]:
+    """(pid, words) of this user's processes with at least as many words as a daemon has."""
+    if not os.path.isdir("/proc/self"):
+        return _commands_by_ps()
+    found = []
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            try:
+                with open(f"/proc/{name}/cmdline", encoding="utf-8", errors="surrogateescape") as f:
+                    words = f.read().split("\0")[:-1]
+            except OSError:
+                continue  # gone, or somebody else's
+            words = [word for word in words if word != "-S"]
+            if len(words) > 4 and words[1] == "-I":
+                found.append((int(name), words))
+    return found
+
+
+def _commands_by_ps() -> list[tuple[int, list[str]]]:
+    """Where there is no /proc. Words are not told apart there, so the whole line counts as each."""
+    lines = subprocess.run(
+        ["ps", "-xww", "-o", "pid=,command="], check=False, capture_output=True, text=True
+    ).stdout.splitlines()
+    found = []
+    for line in lines:
+        pid, _, command = line.strip().partition(" ")
+        if " -I " in command:
+            found.append((int(pid), ["", "-I", "-c", command, *command.split(" ")]))
+    return found
