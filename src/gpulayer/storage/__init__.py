@@ -29,9 +29,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from gpulayer.storage.store import Store as Store
-    from gpulayer.storage.tx import Reader as Reader
-    from gpulayer.storage.tx import Tx as Tx
+    from gpulayer.storage.store import Store
+    from gpulayer.storage.tx import Reader, Tx
 
 __all__ = ["Reader", "Store", "Tx"]
 

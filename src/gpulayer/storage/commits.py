@@ -122,6 +122,7 @@ class Commits:
         self._connection.execute("BEGIN IMMEDIATE")
 
     def _commit(self) -> None:
+        self._tx.settle()
         self._fault("commit")
         self._connection.execute("COMMIT")
         self._fault("committed")

@@ -21,8 +21,7 @@ from gpulayer.contracts.decision import (
     Verdict,
 )
 from gpulayer.contracts.ids import JobId, ShapeId
-from gpulayer.storage.memo import Memo
-from gpulayer.storage.queries import Execute, Queries
+from gpulayer.storage.queries import Queries, Writes
 from gpulayer.storage.rows import Row, to_json
 
 KEPT = 16
@@ -60,8 +59,6 @@ _FORGET_SHAPES = "DELETE FROM shapes WHERE id NOT IN (SELECT shape_id FROM jobs)
 
 
 class DecisionReads(Queries):
-    __slots__ = ()
-
     def shape(self, shape_id: ShapeId) -> Shape | None:
         row = self._one(_SHAPE, shape_id)
         return _shape(json.loads(row[0])) if row is not None else None
@@ -82,15 +79,7 @@ class DecisionReads(Queries):
         return _stored(row, JobId(row[8])) if row is not None else None
 
 
-class DecisionWrites(Queries):
-    """`memo` spares the reading of what this connection itself wrote last."""
-
-    __slots__ = ("_memo",)
-
-    def __init__(self, execute: Execute, memo: Memo) -> None:
-        super().__init__(execute)
-        self._memo = memo
-
+class DecisionWrites(Writes):
     def put_shape(self, shape_id: ShapeId, shape: Shape) -> None:
         """Write it unless it is known. Twice-safe."""
         if shape_id not in self._memo.shapes:

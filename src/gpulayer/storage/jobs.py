@@ -9,7 +9,7 @@ from gpulayer.contracts.decision import Pending
 from gpulayer.contracts.ids import EnvelopeId, JobId, ShapeId
 from gpulayer.contracts.records import Job
 from gpulayer.contracts.states import TERMINAL_JOB_STATES, JobState, Reason
-from gpulayer.storage.queries import Queries
+from gpulayer.storage.queries import Queries, Writes
 from gpulayer.storage.rows import FLAG, JSON, JSON_TUPLE, TEXT, Table, as_enum
 
 JOBS = Table(
@@ -29,11 +29,17 @@ JOBS = Table(
     given_by_store=("seq",),
 )
 
+RECENT = 10_000
+"""How far back `last` looks for a job of one session."""
+
 _SELECT = f"SELECT {JOBS.columns} FROM jobs"
 _BY_ID = f"{_SELECT} WHERE id = ?"
+_STATE = "SELECT state, version FROM jobs WHERE id = ?"
 _BY_KEY = f"{_SELECT} WHERE idempotency_key = ?"
 _BY_PREFIX = f"{_SELECT} WHERE id >= ? AND id < ? ORDER BY seq DESC LIMIT ?"
-_BY_SESSION = f"{_SELECT} WHERE session = ? ORDER BY seq DESC LIMIT 1"
+_BY_SESSION = f"""
+{_SELECT} WHERE seq > (SELECT max(seq) FROM jobs) - ?
+AND json_extract(origin, '$.session') = ? ORDER BY seq DESC LIMIT 1"""
 _DELAYED = f"{_SELECT} WHERE state = 'queued' AND not_before > ? ORDER BY not_before, seq"
 _ENDED = (
     "SELECT id FROM jobs WHERE finished_at IS NOT NULL AND finished_at < ?"
@@ -62,12 +68,11 @@ _HEADS = (
     " WHERE state = 'queued' AND shape_id = ? AND not_before <= ?"
     " ORDER BY priority DESC, seq LIMIT ?"
 )
-_DELETE = "DELETE FROM jobs WHERE id = ? AND finished_at IS NOT NULL"
+_DELETE = "DELETE FROM jobs WHERE id = ? AND finished_at IS NOT NULL RETURNING state"
+_TALLY = "UPDATE job_counts SET n = n + ? WHERE state = ?"
 
 
 class JobReads(Queries):
-    __slots__ = ()
-
     def job(self, job_id: JobId) -> Job | None:
         row = self._one(_BY_ID, job_id)
         return JOBS.record(row) if row is not None else None
@@ -110,11 +115,11 @@ class JobReads(Queries):
 
     def find_jobs(self, selector: str, *, session: str | None = None) -> list[Job]:
         """What a selector means: an id, a unique prefix, the newest of a name, or `last` (the
-        newest of the session, without one the newest of all). Two jobs: it is ambiguous."""
+        session's newest among the `RECENT`, without a session the newest). Two: ambiguous."""
         if selector == "last":
             if session is None:
                 return self.jobs(limit=1)
-            rows = self._all(_BY_SESSION, session)
+            rows = self._all(_BY_SESSION, RECENT, session)
             return [JOBS.record(row) for row in rows]
         exact = self.job(JobId(selector))
         if exact is not None:
@@ -158,22 +163,53 @@ class JobReads(Queries):
         return [JobId(row[0]) for row in self._all(_ENDED, at, limit)]
 
 
-class JobWrites(Queries):
-    __slots__ = ()
-
+class JobWrites(JobReads, Writes):
     def delete_job(self, job_id: JobId) -> bool:
         """Delete an ended job with its tasks, events, results and outputs. False: there is no
         such ended job. The files of its logs and artifacts are the caller's."""
-        return self._execute(_DELETE, (job_id,)).rowcount == 1
+        row = self._one(_DELETE, job_id)
+        if row is not None:
+            self._memo.tally[row[0]] -= 1
+        return row is not None
+
+    def counts(self) -> dict[JobState, int]:
+        self.settle()
+        return super().counts()
+
+    def queued_count(self) -> int:
+        self.settle()
+        return super().queued_count()
+
+    def unfinished(self) -> int:
+        self.settle()
+        return super().unfinished()
+
+    def settle(self) -> None:
+        """Add the tally to the kept counts. Called before every commit."""
+        for state, moved in self._memo.tally.items():
+            if moved:
+                self._execute(_TALLY, (moved, state))
+        self._memo.tally.clear()
+
+    def _job_guard(self, job_id: JobId) -> tuple[str, int] | None:
+        row = self._one(_STATE, job_id)
+        return (row[0], row[1]) if row is not None else None
 
     def _insert_job(self, job: Job) -> None:
         self._execute(JOBS.insert, JOBS.row(job))
+        self._memo.tally[job.state.value] += 1
 
     def _update_job(self, update: JobUpdate) -> bool:
         clause, parameters = JOBS.assignments(update.values)
         sql = f"UPDATE jobs SET {clause}{', ' if clause else ''}version = version + 1" + _GUARD
         parameters += (update.job_id, update.expect.value, update.version)
         return self._execute(sql, parameters).rowcount == 1
+
+    def _tally_moves(self, updates: Iterable[JobUpdate]) -> None:
+        for update in updates:
+            if "state" in update.values:
+                self._memo.tally[update.expect.value] -= 1
+                self._memo.tally[str(update.values["state"])] += 1
 
 
 _GUARD = " WHERE id = ? AND state = ? AND version = ?"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
+from gpulayer.storage.memo import Memo
 from gpulayer.storage.rows import Row
 
 
@@ -25,8 +26,6 @@ Execute = Callable[[str, Sequence[Any]], Rows]
 class Queries:
     """One statement at a time on one connection, by whoever holds that connection."""
 
-    __slots__ = ("_execute",)
-
     def __init__(self, execute: Execute) -> None:
         self._execute = execute
 
@@ -40,3 +39,11 @@ class Queries:
     def _number(self, sql: str, *parameters: Any) -> int:
         row = self._one(sql, *parameters)
         return int(row[0]) if row is not None else 0
+
+
+class Writes(Queries):
+    """The same inside the one write transaction."""
+
+    def __init__(self, execute: Execute, memo: Memo) -> None:
+        super().__init__(execute)
+        self._memo = memo

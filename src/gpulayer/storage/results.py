@@ -5,7 +5,7 @@ from __future__ import annotations
 from gpulayer.contracts.ids import Digest, JobId
 from gpulayer.contracts.records import Output, Result
 from gpulayer.contracts.states import JobState
-from gpulayer.storage.queries import Queries
+from gpulayer.storage.queries import Queries, Writes
 from gpulayer.storage.rows import FLAG, JSON, PATH, Table, as_enum
 
 RESULTS = Table("results", Result, codecs={"state": as_enum(JobState), "error": JSON})
@@ -18,8 +18,6 @@ _DIGESTS = "SELECT DISTINCT digest FROM outputs"
 
 
 class ResultReads(Queries):
-    __slots__ = ()
-
     def result(self, job_id: JobId, index: int = 0) -> Result | None:
         row = self._one(_RESULT, job_id, index)
         return RESULTS.record(row) if row is not None else None
@@ -37,9 +35,7 @@ class ResultReads(Queries):
         return frozenset(row[0] for row in self._all(_DIGESTS))
 
 
-class ResultWrites(Queries):
-    __slots__ = ()
-
+class ResultWrites(Writes):
     def _insert_result(self, result: Result) -> None:
         self._execute(RESULTS.insert, RESULTS.row(result))
 

@@ -11,6 +11,7 @@ import dataclasses
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
+from operator import attrgetter
 from typing import Any, Generic, NamedTuple, TypeVar
 
 R = TypeVar("R")
@@ -46,7 +47,8 @@ class Table(Generic[R]):
             if codec.decode is not None
         )
         written = [f for f in fields if f not in set(given_by_store)]
-        self._encoders = tuple((f, codecs[f].encode if f in codecs else None) for f in written)
+        self._values: Callable[[R], tuple[Any, ...]] = attrgetter(*written)
+        self._encoders = tuple((written.index(field), c.encode) for field, c in codecs.items())
         self._updates: dict[tuple[str, ...], str] = {}
         self.columns = ", ".join(f'{name}."{f}"' for f in fields)
         """For `SELECT {columns} FROM ...`, in the order that `record` expects."""
@@ -65,10 +67,11 @@ class Table(Generic[R]):
 
     def row(self, record: R) -> list[Any]:
         """The parameters of `insert`."""
-        values = []
-        for field, encode in self._encoders:
-            value = getattr(record, field)
-            values.append(value if encode is None or value is None else encode(value))
+        values = list(self._values(record))
+        for position, encode in self._encoders:
+            value = values[position]
+            if value is not None:
+                values[position] = encode(value)
         return values
 
     def assignments(self, values: Mapping[str, Any]) -> tuple[str, list[Any]]:

@@ -9,6 +9,7 @@ deleted, and never copied without the other.
 
 from __future__ import annotations
 
+import errno
 import os
 import sqlite3
 from collections.abc import Callable, Iterator
@@ -29,8 +30,7 @@ def open_writer(path: str) -> sqlite3.Connection:
     if path == MEMORY:
         connection = _connect(MEMORY)
     else:
-        with storage_errors(path):
-            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        _make_file(path)
         connection = _connect(f"file:{quote(path)}?mode=rw")
     try:
         with storage_errors(path):
@@ -88,18 +88,15 @@ def lost_sync(error: BaseException) -> bool:
 
 @contextmanager
 def storage_errors(path: str) -> Iterator[None]:
-    """Turn what SQLite and the system say about the file into our errors."""
+    """Turn what SQLite says about the file into our errors."""
     try:
         yield
-    except (sqlite3.Error, OSError) as error:
+    except sqlite3.Error as error:
         raise as_ours(error, path) from error
 
 
 def as_ours(error: BaseException, path: str) -> BaseException:
-    """Our error for one of SQLite's or the system's; any other is given back as it is."""
-    if isinstance(error, OSError):
-        slug = "disk-full" if error.errno in _FULL_ERRNOS else "read-only"
-        return StorageError(slug, _SENTENCES[slug], where=path, why=error.strerror or "")
+    """Our error for one of SQLite's; any other is given back as it is."""
     if not isinstance(error, sqlite3.Error):
         return error
     slug = _SLUGS.get(_code(error) & 0xFF, "internal")
@@ -109,6 +106,15 @@ def as_ours(error: BaseException, path: str) -> BaseException:
         return GPULayerError(slug, f"The store refused a statement: {error}.", where=path)
     hint = "gpulayer gc --dry-run" if slug == "disk-full" else "gpulayer doctor"
     return StorageError(slug, _SENTENCES[slug], where=path, why=str(error), hint=hint)
+
+
+def _make_file(path: str) -> None:
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    except OSError as error:
+        slug = "disk-full" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "read-only"
+        why = error.strerror or ""
+        raise StorageError(slug, _SENTENCES[slug], where=path, why=why) from error
 
 
 def _connect(uri: str) -> sqlite3.Connection:
@@ -126,7 +132,6 @@ def _code(error: sqlite3.Error) -> int:
     return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
 
 
-_FULL_ERRNOS = (28, 122)  # ENOSPC, EDQUOT
 _SYNC_CODES = (sqlite3.SQLITE_IOERR_FSYNC, sqlite3.SQLITE_IOERR_DIR_FSYNC)
 _SLUGS = {
     sqlite3.SQLITE_FULL: "disk-full",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from gpulayer.contracts.changes import NewEvent
 from gpulayer.contracts.ids import JobId
 from gpulayer.contracts.records import Event
-from gpulayer.storage.queries import Queries
+from gpulayer.storage.queries import Queries, Writes
 from gpulayer.storage.rows import JSON, TEXT, Table, plain_text, to_json
 
 EVENTS = Table(
@@ -18,15 +18,13 @@ _SELECT = f"SELECT {EVENTS.columns} FROM events"
 _AFTER = f"{_SELECT} WHERE job_id = ? AND seq > ? ORDER BY seq LIMIT ?"
 _LAST = f"{_SELECT} WHERE job_id = ? ORDER BY seq DESC LIMIT ?"
 _INSERT = (
-    "INSERT INTO events (job_id, seq, at, kind, state, reason, message, task_id, data)"
-    " SELECT ?1, coalesce(max(seq), 0) + 1, ?2, ?3, ?4, ?5, ?6, ?7, ?8"
-    " FROM events WHERE job_id = ?1"
+    "INSERT INTO events (job_id, seq, at, kind, state, reason, message, task_id, data) VALUES"
+    " (?1, (SELECT coalesce(max(seq), 0) + 1 FROM events WHERE job_id = ?1),"
+    " ?2, ?3, ?4, ?5, ?6, ?7, ?8)"
 )
 
 
 class EventReads(Queries):
-    __slots__ = ()
-
     def events(self, job_id: JobId, after: int = 0, limit: int | None = None) -> list[Event]:
         """Those with a `seq` above `after`, in order."""
         rows = self._all(_AFTER, job_id, after, -1 if limit is None else limit)
@@ -37,9 +35,7 @@ class EventReads(Queries):
         return [EVENTS.record(row) for row in reversed(self._all(_LAST, job_id, limit))]
 
 
-class EventWrites(Queries):
-    __slots__ = ()
-
+class EventWrites(Writes):
     def _insert_event(self, event: NewEvent) -> None:
         self._execute(
             _INSERT,

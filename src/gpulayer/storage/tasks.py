@@ -6,7 +6,7 @@ from gpulayer.contracts.changes import TaskUpdate
 from gpulayer.contracts.ids import JobId, TaskId, WorkerId
 from gpulayer.contracts.records import Task
 from gpulayer.contracts.states import Reason, TaskState
-from gpulayer.storage.queries import Queries
+from gpulayer.storage.queries import Queries, Writes
 from gpulayer.storage.rows import FLAG, JSON_TUPLE, TEXT, Table, as_enum
 
 TASKS = Table(
@@ -25,14 +25,13 @@ TASKS = Table(
 
 _SELECT = f"SELECT {TASKS.columns} FROM tasks"
 _BY_ID = f"{_SELECT} WHERE id = ?"
+_STATE = "SELECT state FROM tasks WHERE id = ?"
 _OF_JOB = f'{_SELECT} WHERE job_id = ? ORDER BY "index", attempt, rank, fence'
 _LIVE = f"{_SELECT} WHERE state IN ('assigned', 'running')"
 _UPDATE = "UPDATE tasks SET {} WHERE id = ? AND state = ?"
 
 
 class TaskReads(Queries):
-    __slots__ = ()
-
     def task(self, task_id: TaskId) -> Task | None:
         row = self._one(_BY_ID, task_id)
         return TASKS.record(row) if row is not None else None
@@ -54,8 +53,10 @@ class TaskReads(Queries):
         return [TASKS.record(row) for row in rows]
 
 
-class TaskWrites(Queries):
-    __slots__ = ()
+class TaskWrites(Writes):
+    def _task_guard(self, task_id: TaskId) -> str | None:
+        row = self._one(_STATE, task_id)
+        return row[0] if row is not None else None
 
     def _insert_task(self, task: Task) -> None:
         self._execute(TASKS.insert, TASKS.row(task))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpulayer.contracts.ids import WorkerId
 from gpulayer.contracts.records import Worker
-from gpulayer.storage.queries import Queries
+from gpulayer.storage.queries import Queries, Writes
 from gpulayer.storage.rows import FLAG, JSON, TEXT, Table
 
 WORKERS = Table(
@@ -26,8 +26,6 @@ _PUT = (
 
 
 class WorkerReads(Queries):
-    __slots__ = ()
-
     def worker(self, worker_id: WorkerId) -> Worker | None:
         row = self._one(_BY_ID, worker_id)
         return WORKERS.record(row) if row is not None else None
@@ -37,9 +35,7 @@ class WorkerReads(Queries):
         return [WORKERS.record(row) for row in self._all(_ALL)]
 
 
-class WorkerWrites(Queries):
-    __slots__ = ()
-
+class WorkerWrites(Writes):
     def put_worker(self, worker: Worker) -> None:
         """Write it, new or known. The database refuses an incarnation lower than the stored."""
         self._execute(_PUT, WORKERS.row(worker))

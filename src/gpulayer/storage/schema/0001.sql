@@ -1,5 +1,6 @@
 -- The first schema. Column names are the field names of gpulayer.contracts.records.
 -- The law of contracts.states is repeated here, so that no bug above can break it; a test compares.
+-- Checks are chains of OR: SQLite builds a table for each IN of more than two, at every write (5 us).
 
 CREATE TABLE meta (
     key TEXT PRIMARY KEY,
@@ -34,7 +35,8 @@ CREATE TABLE shapes (
 CREATE TABLE decisions (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
     shape_id TEXT NOT NULL,
-    outcome TEXT NOT NULL CHECK (outcome IN ('placed', 'waiting', 'unschedulable')),
+    outcome TEXT NOT NULL
+        CHECK (outcome = 'placed' OR outcome = 'waiting' OR outcome = 'unschedulable'),
     body TEXT NOT NULL,
     inputs TEXT,
     count INTEGER NOT NULL DEFAULT 1,
@@ -52,8 +54,9 @@ CREATE TABLE jobs (
     name TEXT NOT NULL,
     spec TEXT NOT NULL,
     shape_id TEXT NOT NULL,
-    state TEXT NOT NULL CHECK (state IN ('queued', 'provisioning', 'scheduled', 'running',
-        'succeeded', 'failed', 'cancelled', 'timed_out')),
+    state TEXT NOT NULL CHECK (state = 'queued' OR state = 'provisioning'
+        OR state = 'scheduled' OR state = 'running' OR state = 'succeeded' OR state = 'failed'
+        OR state = 'cancelled' OR state = 'timed_out'),
     reason TEXT NOT NULL,
     message TEXT NOT NULL,
     priority INTEGER NOT NULL,
@@ -61,14 +64,15 @@ CREATE TABLE jobs (
     lost INTEGER NOT NULL CHECK (lost >= 0),
     max_attempts INTEGER NOT NULL CHECK (max_attempts >= 1),
     retry_on TEXT NOT NULL,
-    fail_if_unschedulable INTEGER NOT NULL CHECK (fail_if_unschedulable IN (0, 1)),
+    fail_if_unschedulable INTEGER NOT NULL
+        CHECK (fail_if_unschedulable = 0 OR fail_if_unschedulable = 1),
     exit_code INTEGER,
     submitted_at REAL NOT NULL,
     not_before REAL NOT NULL,
     started_at REAL,
     finished_at REAL,
     cancel_requested_at REAL,
-    cancel_mode TEXT CHECK (cancel_mode IN ('int', 'term', 'kill')),
+    cancel_mode TEXT CHECK (cancel_mode = 'int' OR cancel_mode = 'term' OR cancel_mode = 'kill'),
     cancel_grace REAL NOT NULL,
     cancel_reason TEXT,
     retry_of TEXT,
@@ -77,13 +81,11 @@ CREATE TABLE jobs (
     idempotency_key TEXT UNIQUE,
     request_digest TEXT,
     version INTEGER NOT NULL,
-    session TEXT GENERATED ALWAYS AS (json_extract(origin, '$.session')) VIRTUAL,
     decision_id INTEGER REFERENCES decisions (id) ON DELETE SET NULL,
-    CHECK ((finished_at IS NOT NULL)
-        = (state IN ('succeeded', 'failed', 'cancelled', 'timed_out')))
+    CHECK ((finished_at IS NULL) = (state = 'queued' OR state = 'provisioning'
+        OR state = 'scheduled' OR state = 'running'))
 );
 CREATE INDEX jobs_by_name ON jobs (name, seq);
-CREATE INDEX jobs_by_session ON jobs (session, seq) WHERE session IS NOT NULL;
 CREATE INDEX jobs_by_decision ON jobs (decision_id) WHERE decision_id IS NOT NULL;
 CREATE INDEX jobs_queue ON jobs (shape_id, priority DESC, seq) WHERE state = 'queued';
 CREATE INDEX jobs_unfinished ON jobs (seq) WHERE finished_at IS NULL;
@@ -98,7 +100,7 @@ CREATE TRIGGER jobs_unfinished_stay BEFORE DELETE ON jobs
 WHEN OLD.finished_at IS NULL
 BEGIN SELECT RAISE(ABORT, 'an unfinished job cannot be deleted'); END;
 
--- How many jobs are in each state: kept by the same transaction, never counted.
+-- How many jobs are in each state: kept by every transaction that moves one, never counted.
 CREATE TABLE job_counts (
     state TEXT PRIMARY KEY,
     n INTEGER NOT NULL CHECK (n >= 0)
@@ -106,15 +108,6 @@ CREATE TABLE job_counts (
 INSERT INTO job_counts VALUES
     ('queued', 0), ('provisioning', 0), ('scheduled', 0), ('running', 0),
     ('succeeded', 0), ('failed', 0), ('cancelled', 0), ('timed_out', 0);
-CREATE TRIGGER jobs_count_new AFTER INSERT ON jobs
-BEGIN UPDATE job_counts SET n = n + 1 WHERE state = NEW.state; END;
-CREATE TRIGGER jobs_count_move AFTER UPDATE OF state ON jobs WHEN OLD.state <> NEW.state
-BEGIN
-    UPDATE job_counts SET n = n - 1 WHERE state = OLD.state;
-    UPDATE job_counts SET n = n + 1 WHERE state = NEW.state;
-END;
-CREATE TRIGGER jobs_count_gone AFTER DELETE ON jobs
-BEGIN UPDATE job_counts SET n = n - 1 WHERE state = OLD.state; END;
 
 CREATE TABLE workers (
     id TEXT PRIMARY KEY,
@@ -123,7 +116,7 @@ CREATE TABLE workers (
     incarnation INTEGER NOT NULL,
     capabilities TEXT NOT NULL,
     labels TEXT NOT NULL,
-    draining INTEGER NOT NULL CHECK (draining IN (0, 1)),
+    draining INTEGER NOT NULL CHECK (draining = 0 OR draining = 1),
     registered_at REAL NOT NULL,
     seen_at REAL NOT NULL,
     nonce TEXT NOT NULL
@@ -141,8 +134,8 @@ CREATE TABLE tasks (
     rank INTEGER NOT NULL,
     worker_id TEXT NOT NULL,
     incarnation INTEGER NOT NULL,
-    state TEXT NOT NULL CHECK (state IN ('assigned', 'running',
-        'succeeded', 'failed', 'cancelled', 'timed_out', 'lost')),
+    state TEXT NOT NULL CHECK (state = 'assigned' OR state = 'running'
+        OR state = 'succeeded' OR state = 'failed' OR state = 'cancelled' OR state = 'timed_out' OR state = 'lost'),
     reason TEXT NOT NULL,
     message TEXT NOT NULL,
     phase TEXT NOT NULL,
@@ -155,10 +148,9 @@ CREATE TABLE tasks (
     lease_until REAL NOT NULL,
     exit_code INTEGER,
     log_size INTEGER NOT NULL,
-    log_complete INTEGER NOT NULL CHECK (log_complete IN (0, 1)),
-    delivered INTEGER NOT NULL CHECK (delivered IN (0, 1)),
-    CHECK ((finished_at IS NOT NULL)
-        = (state IN ('succeeded', 'failed', 'cancelled', 'timed_out', 'lost')))
+    log_complete INTEGER NOT NULL CHECK (log_complete = 0 OR log_complete = 1),
+    delivered INTEGER NOT NULL CHECK (delivered = 0 OR delivered = 1),
+    CHECK ((finished_at IS NULL) = (state = 'assigned' OR state = 'running'))
 );
 CREATE INDEX tasks_of_job ON tasks (job_id, "index", attempt, rank);
 CREATE UNIQUE INDEX tasks_one_live ON tasks (job_id, "index", rank)
@@ -187,7 +179,8 @@ CREATE TABLE results (
     job_id TEXT NOT NULL REFERENCES jobs (id) ON DELETE CASCADE,
     "index" INTEGER NOT NULL,
     attempt INTEGER NOT NULL,
-    state TEXT NOT NULL CHECK (state IN ('succeeded', 'failed', 'cancelled', 'timed_out')),
+    state TEXT NOT NULL CHECK (state = 'succeeded' OR state = 'failed'
+        OR state = 'cancelled' OR state = 'timed_out'),
     exit_code INTEGER,
     value TEXT,
     error TEXT,
@@ -207,6 +200,6 @@ CREATE TABLE outputs (
     path BLOB NOT NULL,
     digest TEXT NOT NULL CHECK (length(digest) = 64),
     size INTEGER NOT NULL CHECK (size >= 0),
-    executable INTEGER NOT NULL CHECK (executable IN (0, 1)),
+    executable INTEGER NOT NULL CHECK (executable = 0 OR executable = 1),
     PRIMARY KEY (job_id, "index", path)
 ) WITHOUT ROWID;
