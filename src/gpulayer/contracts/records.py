@@ -146,3 +146,16 @@ class Output:
     digest: str
     size: int
     executable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class JobResult:
+    """How a job ended, as clients see it: at most one per element."""
+
+    job_id: JobId
+    state: JobState
+    exit_code: int | None = None
+    value: Any = None
+    """A function's return value; None for a command."""
+    error: Mapping[str, Any] | None = None
+    outputs: tuple[Output, ...] = ()

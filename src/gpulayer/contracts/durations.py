@@ -1,0 +1,128 @@
+"""Quantities as people type them: `2h`, `64GB`, `a100:2`. Pure text, no pydantic.
+
+Durations follow the shell's `timeout` (90, 90s, 2h) and Slurm (`1-12:00:00`: days-hours:minutes:
+seconds). Memory is in GB of 10**9 bytes.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from gpulayer.contracts import limits
+from gpulayer.errors import UsageError
+
+_NUMBER = r"\d{1,12}(?:\.\d{1,9})?"
+_UNITS = {"": 1, "s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
+_SPAN = re.compile(rf"({_NUMBER})([smhdw]?)", re.ASCII)
+_SPANS = re.compile(rf"{_NUMBER}[smhdw]?|(?:{_NUMBER}[smhdw])+", re.ASCII)
+_CLOCK = re.compile(r"(?:(\d{1,6})-)?(\d{1,6})(?::(\d{1,2}))?(?::(\d{1,2}))?", re.ASCII)
+_BYTES = {
+    "k": 1e-6, "m": 1e-3, "g": 1.0, "t": 1e3,
+    "ki": 2**10 / 1e9, "mi": 2**20 / 1e9, "gi": 2**30 / 1e9, "ti": 2**40 / 1e9,
+}  # fmt: skip
+_MEMORY = re.compile(rf"({_NUMBER})\s?(?:([kmgt]i?)b?)?", re.ASCII | re.IGNORECASE)
+_MODEL = re.compile(r"[a-z][a-z0-9]{0,39}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class GpuRequest:
+    """What `--gpus` asks for: how many per node, of which models (any of), how large each."""
+
+    count: int
+    models: tuple[str, ...] = ()
+    memory_gb: float | None = None
+
+
+def parse_duration(text: str, option: str = "--timeout") -> float:
+    """Seconds of `90`, `90s`, `1.5h`, `1h30m`, `12:00:00`, `1-12:00:00`. Above 0, finite."""
+    seconds = _spans(text.strip().lower()) or _clock(text.strip())
+    if seconds is None:
+        raise _refused(option, text, "is not a duration", "90s, 15m, 2h or 1-12:00:00", "2h")
+    if not 0 < seconds <= limits.SECONDS:
+        raise _refused(
+            option, text, f"is not between 0 and {limits.SECONDS // 86_400} days", "2h", "2h"
+        )
+    return seconds
+
+
+def parse_memory_gb(text: str, option: str = "--memory") -> float:
+    """GB of `64`, `64G`, `64GB`, `512MB`, `1.5T`, `64GiB`. Above 0."""
+    match = _MEMORY.fullmatch(text.strip())
+    if match is None:
+        raise _refused(option, text, "is not an amount of memory", "64, 64GB or 512MB", "64")
+    memory = float(match[1]) * _BYTES[(match[2] or "g").lower()]
+    if not 0 < memory <= limits.GIGABYTES:
+        raise _refused(option, text, f"is not between 0 and {limits.GIGABYTES} GB", "64GB", "64")
+    return memory
+
+
+def parse_gpus(text: str, option: str = "--gpus") -> GpuRequest:
+    """`2`, `a100:2`, `a100,h100:2`, `24GB:2`; a model or a size alone means one."""
+    request = _gpus(text.strip(), option)
+    if request is None:
+        raise _refused(
+            option, text, "is not a number of GPUs", "2, a100:2, a100,h100:2 or 24GB:2", "2"
+        )
+    if request.count > limits.GPUS_PER_NODE:
+        raise _refused(
+            option, text, f"is more than {limits.GPUS_PER_NODE} per node", "a smaller number", "8"
+        )
+    if request.count == 0 and request != GpuRequest(0):
+        raise _refused(option, text, "asks for a kind of GPU, but none of it", "1 or more", "1")
+    return request
+
+
+def normal_model(name: str) -> str | None:
+    """A GPU model as capabilities name it: `RTX 4090` is `rtx4090`. None if it is no such name."""
+    model = re.sub(r"[\s_-]+", "", name.lower().removeprefix("nvidia "))
+    return model if _MODEL.fullmatch(model) else None
+
+
+def _spans(text: str) -> float | None:
+    if _SPANS.fullmatch(text) is None:
+        return None
+    return sum(float(number) * _UNITS[unit] for number, unit in _SPAN.findall(text))
+
+
+def _clock(text: str) -> float | None:
+    match = _CLOCK.fullmatch(text)
+    if match is None:
+        return None
+    days, *rest = match.groups()
+    parts = [int(part) for part in rest if part is not None]
+    if any(part > 59 for part in parts[1:]):
+        return None
+    if days is None and len(parts) == 2:
+        parts.insert(0, 0)
+    hours, minutes, seconds = (*parts, 0, 0)[:3]
+    return float(int(days or 0) * 86_400 + hours * 3_600 + minutes * 60 + seconds)
+
+
+def _gpus(text: str, option: str) -> GpuRequest | None:
+    kind, colon, count = text.rpartition(":")
+    if not colon:
+        kind, count = ("", text) if _is_count(text) else (text, "1")
+    if not _is_count(count) or (colon and not kind):
+        return None
+    if not kind:
+        return GpuRequest(int(count))
+    memory = _MEMORY.fullmatch(kind)
+    if memory is not None:
+        if memory[2] is None:
+            return None
+        return GpuRequest(int(count), memory_gb=parse_memory_gb(kind, option))
+    models = [normal_model(name) for name in kind.split(",")]
+    known = tuple(model for model in models if model is not None)
+    return GpuRequest(int(count), known) if len(known) == len(models) else None
+
+
+def _is_count(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= 9
+
+
+def _refused(option: str, text: str, why: str, such: str, mend: str) -> UsageError:
+    shown = text if len(text) <= 40 else text[:37] + "..."
+    return UsageError(
+        "usage", f"{option} {shown!a} {why}", why=f"write {such}", hint=f"{option} {mend}"
+    )

@@ -1,0 +1,125 @@
+"""Every limit of what a spec may hold, and of what travels around it, in one table.
+
+The module is the table: a constant is a row, its docstring says what is counted. Bytes are of UTF-8
+text. `tests/unit/contracts/test_limits.py` tries each row of a spec at n-1, n and n+1.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+# --- a spec -------------------------------------------------------------------------------
+SPEC_BYTES: Final = 256 * 1024
+"""A whole spec, as compact JSON."""
+
+NAME_CHARACTERS: Final = 63
+"""A job's name, a data set's name, an array parameter."""
+
+LABELS: Final = 64
+"""Labels of a job, and labels that its placement asks for."""
+
+LABEL_CHARACTERS: Final = 63
+"""A label's key, and its value."""
+
+ENV_NAMES: Final = 1_024
+"""Variables in `env`."""
+
+ENV_BYTES: Final = 128 * 1024
+"""All of `env` as the kernel counts it: name, `=`, value and a NUL for each."""
+
+ARGV_ITEMS: Final = 16_384
+"""Words of a command, and arguments of a distributed script."""
+
+JSON_DEPTH: Final = 64
+"""Lists and objects inside each other, in arguments and array items."""
+
+SECRETS: Final = 64
+"""Secrets of a job."""
+
+SECRET_KEY_CHARACTERS: Final = 1_024
+"""Where a secret is found: a variable, a file, a command."""
+
+INPUTS: Final = 1_024
+"""Staged inputs of a job."""
+
+OUTPUTS: Final = 256
+"""Patterns of files to bring home."""
+
+PATH_BYTES: Final = 1_024
+"""A relative path."""
+
+PATH_PART_BYTES: Final = 255
+"""One part of a path; what common file systems take."""
+
+PATH_PARTS: Final = 64
+"""Folders deep."""
+
+ENTRYPOINT_CHARACTERS: Final = 255
+"""`module:function`."""
+
+SPECIFIER_CHARACTERS: Final = 128
+"""A PEP 440 version specifier."""
+
+FRAMEWORKS: Final = 64
+"""Entries of `resources.frameworks`."""
+
+REQUIREMENTS: Final = 256
+"""Lines of `environment.requirements`, and modules of `environment.preload`."""
+
+REQUIREMENT_CHARACTERS: Final = 256
+"""One requirement."""
+
+IMAGE_CHARACTERS: Final = 512
+"""A container image's reference."""
+
+CHOICES: Final = 256
+"""Workers, providers, regions, GPU models, systems, data sets and jobs waited for, each."""
+
+CHOICE_CHARACTERS: Final = 128
+"""One of those."""
+
+GPUS_PER_NODE: Final = 1_024
+GIGABYTES: Final = 1_000_000
+"""Memory or disk asked for."""
+
+CPU_CORES: Final = 65_536
+NODES: Final = 1_024
+"""`workload.num_workers` of a distributed job."""
+
+PROCESSES_PER_NODE: Final = 1_024
+"""`workload.procs_per_worker`."""
+
+ATTEMPTS: Final = 21
+"""The first one and 20 retries."""
+
+RESTARTS: Final = 1_000
+"""`resume.max_restarts`."""
+
+SECONDS: Final = 366 * 86_400
+"""Any time of a spec: a leap year."""
+
+PRIORITY: Final = 1_000_000
+"""Either side of 0."""
+
+HOURLY_COST: Final = 1_000_000
+ARRAY_ELEMENTS: Final = 1_000_000
+"""Elements of one array, however they are given."""
+
+ARRAY_ITEMS: Final = 10_000
+"""Items written out in the spec, and values of one array parameter; more is an artifact."""
+
+ARRAY_PARAMETERS: Final = 32
+"""Names in `array.matrix`."""
+
+# --- a job file ---------------------------------------------------------------------------
+FILE_BYTES: Final = 1024 * 1024
+"""A job file."""
+
+FILE_NODES: Final = 100_000
+"""Values of a job file, with YAML aliases written out."""
+
+FILE_DEPTH: Final = 100
+"""Lists and objects inside each other."""
+
+PROBLEMS: Final = 100
+"""Problems that one refusal lists; it says how many more there are."""

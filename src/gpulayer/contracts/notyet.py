@@ -1,0 +1,57 @@
+"""What the contract accepts and this version does not act on: refused by name, never ignored.
+
+A row goes when its feature comes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from gpulayer.errors import Problem
+
+if TYPE_CHECKING:
+    from gpulayer.contracts.jobspec import JobSpec
+
+
+def not_yet(spec: JobSpec) -> list[Problem]:
+    """A problem for each field that is set to something and has no effect yet."""
+    return [
+        Problem(field, "is not supported by this version yet", "leave it out", slug="not-yet")
+        for field in _set_too_early(spec)
+    ]
+
+
+def _set_too_early(spec: JobSpec) -> Iterator[str]:
+    if spec.workload.kind == "distributed":
+        yield "workload.kind"
+    for field, value in _VALUES.items():
+        if _says_something(value(spec)):
+            yield field
+    for index, secret in enumerate(spec.secrets):
+        if secret.source == "command":
+            yield f"secrets[{index}].source"
+
+
+def _says_something(value: Any) -> bool:
+    """An object without a set field says as little as an empty list."""
+    set_fields = getattr(value, "model_fields_set", None)
+    return bool(value) if set_fields is None else bool(set_fields)
+
+
+_VALUES: dict[str, Callable[[JobSpec], Any]] = {
+    "workload.source": lambda spec: spec.workload.source,
+    "placement.max_hourly_cost": lambda spec: spec.placement.max_hourly_cost,
+    "placement.provisioning": lambda spec: spec.placement.provisioning,
+    "inputs": lambda spec: spec.inputs,
+    "after": lambda spec: spec.after,
+    "outputs": lambda spec: spec.outputs,
+    "environment": lambda spec: spec.environment,
+    "image": lambda spec: spec.image,
+    "array": lambda spec: spec.array,
+    "resume": lambda spec: spec.resume,
+    "checkpoint": lambda spec: spec.checkpoint,
+    "data": lambda spec: spec.data,
+    "cache": lambda spec: spec.cache,
+    "reuse": lambda spec: spec.reuse,
+}

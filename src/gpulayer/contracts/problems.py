@@ -1,0 +1,151 @@
+"""From pydantic's errors to what people read: every problem of a spec, in plain words.
+
+Pydantic does not try a rule that looks at several fields while one of them is wrong. So what is
+wrong is taken out and the rest is tried again, and a rule that looked at what was taken out is not
+believed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from gpulayer.contracts import limits
+from gpulayer.contracts.problem_names import fields_at, nearest
+from gpulayer.contracts.problem_words import quoted, sentence
+from gpulayer.errors import Problem, SpecError
+
+Path = tuple[str | int, ...]
+
+_KINDS = ("command", "function", "distributed")
+_PLAIN_KEY = re.compile(r"[A-Za-z0-9_$-]{1,80}", re.ASCII)
+_ROUNDS = 4
+
+
+def problems_in(model: type[BaseModel], data: Any) -> list[tuple[Path, Problem]]:
+    """All that is wrong with the data, each with its place. Empty when the data is valid."""
+    found: list[tuple[Path, Problem]] = []
+    gone: set[str] = set()
+    for _ in range(_ROUNDS):
+        try:
+            model.model_validate(data)
+        except ValidationError as refused:
+            errors = [(_path(e["loc"]), e) for e in refused.errors(include_url=False)]
+        else:
+            break
+        for path, error in errors:
+            about = (dotted(path), *error.get("ctx", {}).get("about", ()))
+            if not any(_touch(field, other) for field in about for other in gone):
+                found.append((path, _problem(model, path, error, data)))
+        if not isinstance(data, Mapping):
+            break
+        for path, error in errors:
+            data, taken = _without(data, path, error["type"])
+            gone.add(dotted(taken))
+    return found
+
+
+def spec_error(problems: Sequence[Problem], file: str = "") -> SpecError:
+    """One error for all problems. Its text has a line for each, with what mends it."""
+    shown = problems[: limits.PROBLEMS]
+    lines = [_line(problem, file) for problem in shown]
+    first = problems[0]
+    if len(problems) == 1:
+        hints = [first.mend] if first.mend else []
+        message = lines[0]
+    else:
+        hints = []
+        message = f"{len(problems)} problems" + (f" in {file}" if file else "")
+        for line, problem in zip(lines, shown, strict=True):
+            message += f"\n  {line}" + (f" ({problem.mend})" if problem.mend else "")
+        if len(problems) > len(shown):
+            message += f"\n  and {len(problems) - len(shown)} more"
+    if any(p.slug == "unknown-field" for p in problems):
+        hints.append("all fields: gpulayer schema")
+    return SpecError(first.slug, message, problems=shown, hint=hints)
+
+
+def dotted(path: Path) -> str:
+    """`inputs[1].path`; a key with other signs is quoted and escaped: `env["A=B"]`."""
+    text = ""
+    for step in path:
+        if isinstance(step, str) and _PLAIN_KEY.fullmatch(step):
+            text += f".{step}" if text else step
+        elif isinstance(step, str):
+            text += f"[{quoted(step)}]"
+        else:
+            text += f"[{step}]"
+    return text
+
+
+def too_large(size: int) -> Problem:
+    return Problem(
+        "",
+        f"the job has {size} bytes; up to {limits.SPEC_BYTES} are allowed",
+        "put large values into files and stage them as inputs",
+    )
+
+
+def _problem(model: type[BaseModel], path: Path, error: Any, data: Any) -> Problem:
+    where = dotted(path)
+    if error["type"] == "extra_forbidden":
+        mend = _meant(model, path, data)
+        return Problem(where, "is not a field of JobSpec v1alpha1", mend, slug="unknown-field")
+    context = error.get("ctx", {})
+    if "mend" in context:
+        value = error.get("input")
+        told = f"{quoted(value)} " if isinstance(value, str) and value else ""
+        return Problem(where, told + context["message"], context["mend"], slug=error["type"])
+    message, mend = sentence(error, secret=path[:1] == ("env",))
+    return Problem(where, message if where else f"the job {message}", mend)
+
+
+def _meant(model: type[BaseModel], path: Path, data: Any) -> str:
+    name = nearest(model, path, data)
+    if name is not None:
+        return f"did you mean {name}?"
+    known = fields_at(model, path[:-1], data)
+    return f"known here: {', '.join(known)}" if len(known) <= 10 else "take it out"
+
+
+def _line(problem: Problem, file: str) -> str:
+    at = f"{file}:{problem.line}: " if file and problem.line else f"{file}: " if file else ""
+    return f"{at}{problem.field} {problem.message}" if problem.field else at + problem.message
+
+
+def _path(loc: Sequence[str | int]) -> Path:
+    """Pydantic's place without its own steps: a union's tag, and the mark of a key."""
+    steps = [step for step in loc if step != "[key]"]
+    if len(steps) > 1 and steps[0] == "workload" and steps[1] in _KINDS:
+        del steps[1]
+    return tuple(steps)
+
+
+def _touch(one: str, other: str) -> bool:
+    """Whether two dotted places are the same, or one lies in the other."""
+    short, long = sorted((one, other), key=len)
+    return long == short or not short or long.startswith((f"{short}.", f"{short}["))
+
+
+def _without(data: Mapping[str, Any], path: Path, kind: str) -> tuple[Mapping[str, Any], Path]:
+    """The data without what is at the path, and the path of what was really taken: a whole list
+    instead of its item, so that the others keep their numbers; the object that lacks a field."""
+    taken = path[:-1] if kind == "missing" else path
+    for depth, step in enumerate(taken):
+        if isinstance(step, int):
+            taken = taken[:depth]
+            break
+    if not taken or (taken == ("workload",)):
+        return {**data, "workload": {"kind": "command", "command": ["true"]}}, ("workload",)
+    return _cut(data, taken), taken
+
+
+def _cut(data: Any, path: Path) -> Any:
+    if not isinstance(data, Mapping) or path[0] not in data:
+        return data
+    if len(path) == 1:
+        return {key: value for key, value in data.items() if key != path[0]}
+    return {**data, path[0]: _cut(data[path[0]], path[1:])}
