@@ -16,6 +16,9 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
+BACKLOG = 4096
+"""Clients that may wait while a plane imports or hands over; the kernel caps it (somaxconn)."""
+
 KEEP_ALIVE_SECONDS = 3600
 """Connections of agents and notebooks stay; a dead peer is noticed by the kernel."""
 
@@ -43,7 +46,9 @@ class Listener:
     async def open(self, sock: socket.socket) -> None:
         """Accept on `sock`, which must be listening. May be called again after `close`."""
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(self._protocol, sock=sock.dup(), start_serving=True)
+        # listen(2) is called again by this, so the depth must be given again too; and from then
+        # on the kernel names this process as the one at the other end (SO_PEERCRED).
+        self._server = await loop.create_server(self._protocol, sock=sock.dup(), backlog=BACKLOG)
 
     async def close(self) -> None:
         """Stop accepting, wait until every request in flight is answered, end idle connections.

@@ -1,0 +1,63 @@
+"""Counts who calls a plane, and turns callers away while it is leaving.
+
+Only what people do is activity. A worker's heartbeats and parked calls come for ever, so a plane
+that counted them would never be idle.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from gpulayer._version import __version__
+from gpulayer.clock import Clock
+from gpulayer.contracts.messages import WIRE
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Receive, Scope, Send
+
+_LEAVING = json.dumps(
+    {"error": {"code": "plane-unreachable", "message": "the plane is handing over; ask again"}}
+).encode()
+_HEADERS = [
+    (b"content-type", b"application/json"),
+    (b"content-length", str(len(_LEAVING)).encode()),
+    (b"connection", b"close"),
+    (b"x-gpulayer-version", __version__.encode()),
+    (b"x-gpulayer-wire", str(WIRE).encode()),
+]
+
+
+class Gate:
+    """An ASGI application around another. Belongs to the event loop's thread."""
+
+    def __init__(self, app: ASGIApp, clock: Clock) -> None:
+        self._app = app
+        self._clock = clock
+        self._last = clock.monotonic()
+        self.is_closing = False
+        """True: new calls are answered 503, which clients try again."""
+        self.clients = 0
+        """Calls of clients that are being answered."""
+        self.served = 0
+        """Calls of clients so far."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if self.is_closing:
+            await send({"type": "http.response.start", "status": 503, "headers": _HEADERS})
+            await send({"type": "http.response.body", "body": _LEAVING})
+            return
+        if scope["path"].startswith("/v1/worker/"):
+            await self._app(scope, receive, send)
+            return
+        self.clients += 1
+        self.served += 1
+        try:
+            await self._app(scope, receive, send)
+        finally:
+            self.clients -= 1
+            self._last = self._clock.monotonic()
+
+    def idle_seconds(self) -> float:
+        """Time since the last client was answered; zero while one is."""
+        return 0.0 if self.clients else self._clock.monotonic() - self._last

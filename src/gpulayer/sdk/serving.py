@@ -1,0 +1,157 @@
+"""A plane at work on an event loop: serves, watches, leaves.
+
+Each second it looks whether its folder is still there and whether anybody still needs it. It ends
+by itself when idle (no client call, no unfinished job), when told to stop, when its folder is
+gone, or when it has handed over. Whatever the end, parked calls are answered at once, requests in
+flight are waited for, and the database is closed before anything of the seat is given up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from enum import Enum
+from typing import Any, Protocol
+
+from gpulayer.api.listener import Listener
+from gpulayer.clock import Clock
+from gpulayer.sdk.gate import Gate
+from gpulayer.sdk.seat import Seat
+
+LOOK_SECONDS = 1.0
+AGENT_LEAVES_SECONDS = 3.0
+
+
+class Service(Protocol):
+    """The plane without its socket; `sdk.wiring` makes the real one."""
+
+    @property
+    def app(self) -> Any:
+        """The ASGI application."""
+
+    def unfinished(self) -> int:
+        """Jobs that have not ended."""
+
+    def tick(self) -> None:
+        """The plane's own periodic work. Called each second on a thread; safe twice."""
+
+    def wake(self) -> None:
+        """Answer every parked call now, and each one to come."""
+
+    def dismiss(self) -> None:
+        """Tell the agent to leave, with its supervisor."""
+
+    def close(self) -> None:
+        """Commit all that was accepted and close the database. Twice-safe."""
+
+
+class Ending(Enum):
+    IDLE = "idle"
+    STOPPED = "stopped"
+    FOLDER_GONE = "folder gone"
+    HANDED_OVER = "handed over"
+
+
+class Serving:
+    """One plane. All methods belong to its loop's thread, except `stop_soon`."""
+
+    def __init__(
+        self,
+        seat: Seat,
+        open_service: Callable[[], Service],
+        clock: Clock,
+        idle_seconds: float,
+        agent_has_left: Callable[[], bool] = lambda: True,
+    ) -> None:
+        self.seat = seat
+        self._open_service = open_service
+        self._clock = clock
+        self._idle_seconds = idle_seconds
+        self._agent_has_left = agent_has_left
+        self._loop = asyncio.get_running_loop()
+        self._ending: asyncio.Future[Ending] = self._loop.create_future()
+        self.service: Service | None = None
+        self._gate: Gate | None = None
+        self._listener: Listener | None = None
+
+    async def open(self) -> None:
+        """Open the database and accept. Raises what the store raises; again after `pause`."""
+        service = await asyncio.to_thread(self._open_service)
+        self.service = service
+        self._gate = Gate(service.app, self._clock)
+        self._listener = Listener(self._gate)
+        await self._listener.open(self.seat.bind())
+
+    async def run(self) -> Ending:
+        """Serve until there is a reason to end, and end in good order."""
+        watch = asyncio.create_task(self._watch())
+        try:
+            ending = await self._ending
+        finally:
+            watch.cancel()
+        if ending in (Ending.IDLE, Ending.STOPPED):
+            await self._leave()
+        if ending is not Ending.HANDED_OVER:
+            await self.pause()
+        return ending
+
+    def end(self, ending: Ending) -> None:
+        """Have `run` return. The first reason counts."""
+        if not self._ending.done():
+            self._ending.set_result(ending)
+
+    def stop_soon(self) -> None:
+        """`end(STOPPED)` from any thread."""
+        self._loop.call_soon_threadsafe(self.end, Ending.STOPPED)
+
+    async def pause(self) -> None:
+        """Turn callers away, answer those in flight, close the database. The listening socket
+        stays open and its backlog fills; `open` serves it again."""
+        if self.service is None or self._gate is None or self._listener is None:
+            return
+        self._gate.is_closing = True
+        self.service.wake()
+        await self._listener.close()
+        await asyncio.to_thread(self.service.close)
+        self.service = self._gate = self._listener = None
+
+    async def _watch(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            if not self.seat.is_in_place():
+                self.end(Ending.FOLDER_GONE)
+            elif self.service is not None:
+                await asyncio.to_thread(self.service.tick)
+                if self._is_idle() and await self._nobody_comes():
+                    self.end(Ending.IDLE)
+
+    def _is_idle(self) -> bool:
+        gate, service = self._gate, self.service
+        if gate is None or service is None or gate.idle_seconds() < self._idle_seconds:
+            return False
+        return service.unfinished() == 0
+
+    async def _leave(self) -> None:
+        """Where no job needs them, agent and supervisor go first: the agent hears it by the call
+        that it has parked here, so the plane must still answer."""
+        self.seat.unlink()
+        if self.service is not None and self.service.unfinished() == 0:
+            self.service.dismiss()
+            end = self._loop.time() + AGENT_LEAVES_SECONDS
+            while not self._agent_has_left() and self._loop.time() < end:
+                await asyncio.sleep(0.01)
+
+    async def _nobody_comes(self) -> bool:
+        """Take the path away and look once more: a client may have connected just before. Then
+        the path is put back."""
+        gate = self._gate
+        assert gate is not None
+        assert self._listener is not None
+        served = gate.served
+        self.seat.unlink()
+        for _ in range(3):
+            await asyncio.sleep(0.01)
+        if gate.served == served and gate.clients == 0:
+            return True
+        await self._listener.open(self.seat.rebind())
+        return False
