@@ -25,7 +25,7 @@ ROUTES: tuple[Route, ...] = (
     Route("submit_batch", "POST", "/v1/jobs/batch", "Accept many jobs, all or none."),
     Route("plan", "POST", "/v1/plan", "What would happen to a job; nothing is stored."),
     Route("jobs", "GET", "/v1/jobs", "Jobs, newest first: live ones, or all."),
-    Route("wait_many", "POST", "/v1/jobs/wait", "Jobs of a list that have ended.", parks=True),
+    Route("results", "GET", "/v1/results", "Ends of a session's jobs, in order.", parks=True),
     Route("job", "GET", "/v1/jobs/{selector}", "One job, now or once it has moved.", parks=True),
     Route(
         "events", "GET", "/v1/jobs/{selector}/events", "A job's story, numbered.", parks=True

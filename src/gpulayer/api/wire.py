@@ -125,6 +125,15 @@ class Wire:
             self._connection.close()
             self._connection = None
 
+    def interrupt(self) -> None:
+        """End the exchange in progress on another thread, which sees a lost connection."""
+        connection = self._connection
+        if connection is not None and connection.sock is not None:
+            try:
+                connection.sock.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass  # it has just ended by itself
+
     def _exchange(
         self,
         method: str,

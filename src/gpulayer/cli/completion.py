@@ -17,7 +17,7 @@ SHELLS = ("bash", "zsh", "fish")
 @click.argument("shell", type=click.Choice(SHELLS))
 def command(shell: str) -> None:
     """Print a completion script. For bash: gpulayer completion bash >> ~/.bashrc"""
-    words = {name: flags for name, flags in _flags()}
+    words = dict(_flags())
     render.data({"bash": _bash, "zsh": _zsh, "fish": _fish}[shell](words))
 
 

@@ -1,0 +1,72 @@
+"""The plane of this very process, spoken to as if it were far away.
+
+An embedded plane has no socket to go through, so its clients call the handlers directly, in their
+own threads. Same routes, same bodies, same errors as over HTTP, without the bytes.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from gpulayer.api.answers import Call, Raw, settle_blocking
+from gpulayer.api.handlers import Handlers
+from gpulayer.api.routes import ROUTES, Route
+from gpulayer.api.wire import Reply
+from gpulayer.errors import UsageError
+
+
+class Direct:
+    """A client of `handlers`. Any number of threads may use one instance."""
+
+    def __init__(self, handlers: Handlers) -> None:
+        self._handlers = handlers
+
+    def call(
+        self, method: str, path: str, body: Mapping[str, Any] | None = None, *, park: float = 0.0
+    ) -> Any:
+        """As `wire.Wire.call`; `park` is already part of the path's query."""
+        return self._answer(method, path, {} if body is None else body)
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        *,
+        headers: Mapping[str, str] | None = None,
+        park: float = 0.0,
+    ) -> Reply:
+        """As `wire.Wire.request`."""
+        answer = self._answer(method, path, body)
+        if isinstance(answer, Raw):
+            data = answer.data
+            if answer.file is not None:
+                with open(answer.file, "rb") as source:
+                    data = source.read()
+            return Reply(200, {k.lower(): v for k, v in answer.headers.items()}, data)
+        return Reply(200, {}, json.dumps(answer).encode())
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    def _answer(self, method: str, path: str, body: Any) -> Any:
+        split = urlsplit(path)
+        for pattern, route in _PATTERNS:
+            match = pattern.fullmatch(split.path)
+            if match is not None and route.method == method:
+                found = {name: unquote(value) for name, value in match.groupdict().items()}
+                call = Call(found, dict(parse_qsl(split.query)), body)
+                self._handlers.note_call(route)
+                return settle_blocking(
+                    getattr(self._handlers, route.name)(call), self._handlers.wakeups
+                )
+        raise UsageError("usage", f"{method} {split.path} is not a route of this plane")
+
+
+_PATTERNS: list[tuple[re.Pattern[str], Route]] = [
+    (re.compile(re.sub(r"\{(\w+)\}", r"(?P<\1>[^/]+)", route.path)), route) for route in ROUTES
+]

@@ -1,0 +1,125 @@
+"""The ASGI application: a request becomes a `Call`, a handler's answer becomes a response.
+
+Everything that a handler raises is answered as `{"error": ...}` with the status of its slug. A
+fault of our own is answered as `internal` and written to the log with its traceback.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import tempfile
+from collections.abc import Callable
+from typing import Any
+
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import FileResponse, Response
+from starlette.routing import Route as StarletteRoute
+from starlette.routing import Router
+from starlette.types import Receive, Scope, Send
+
+from gpulayer._version import __version__
+from gpulayer.api.answers import Call, Raw, settle
+from gpulayer.api.handlers import Handlers
+from gpulayer.api.routes import ROUTES, Route
+from gpulayer.contracts.messages import WIRE
+from gpulayer.errors import SLUGS, GPULayerError, RefusedError, UsageError
+
+LOG = logging.getLogger("gpulayer.api")
+
+IDENTITY = {"X-Gpulayer-Version": __version__, "X-Gpulayer-Wire": str(WIRE)}
+
+BODY_BYTES = 64 << 20
+"""Largest request that is held in memory: a batch of jobs, a piece of log."""
+
+BYTE_ROUTES = frozenset({"append_log"})
+FILE_ROUTES = frozenset({"put_artifact"})
+
+
+class App:
+    """Serves `handlers`. One instance per plane; all of it runs on one event loop."""
+
+    def __init__(self, handlers: Handlers) -> None:
+        self._handlers = handlers
+        self._router = Router([self._route(route) for route in ROUTES])
+        self._router.default = _no_such_path
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._router(scope, receive, send)
+
+    def _route(self, route: Route) -> StarletteRoute:
+        handler: Callable[[Call], Any] = getattr(self._handlers, route.name)
+
+        async def endpoint(request: Request) -> Response:
+            try:
+                self._handlers.note_call(route)
+                body = await self._body(request, route)
+                call = Call(request.path_params, request.query_params, body)
+                answer = await settle(handler(call), self._handlers.wakeups)
+                return _respond(answer)
+            except ClientDisconnect:
+                return Response(status_code=400)
+            except GPULayerError as error:
+                return _refuse(error)
+            except Exception as error:
+                LOG.exception("%s failed", route.name)
+                fault = GPULayerError("internal", f"{type(error).__name__}: {error}")
+                return _refuse(fault)
+
+        return StarletteRoute(route.path, endpoint, methods=[route.method])
+
+    async def _body(self, request: Request, route: Route) -> Any:
+        if route.method == "GET":
+            return None
+        if route.name in FILE_ROUTES:
+            return await self._spooled(request)
+        parts, size = [], 0
+        async for chunk in request.stream():
+            size += len(chunk)
+            if size > BODY_BYTES:
+                raise RefusedError("too-large", f"the request is past {BODY_BYTES >> 20} MiB")
+            parts.append(chunk)
+        data = b"".join(parts)
+        return data if route.name in BYTE_ROUTES else _parsed(data)
+
+    async def _spooled(self, request: Request) -> str:
+        """The body in a file, in constant memory. The handler moves or removes it."""
+        handle, path = tempfile.mkstemp(prefix="upload-", dir=self._handlers.uploads)
+        with os.fdopen(handle, "wb") as sink:
+            async for chunk in request.stream():
+                sink.write(chunk)
+        return path
+
+
+def _parsed(data: bytes) -> dict[str, Any]:
+    try:
+        body = json.loads(data) if data else {}
+    except (ValueError, RecursionError) as error:
+        raise UsageError("usage", f"the request is not JSON: {error}") from None
+    if not isinstance(body, dict):
+        raise UsageError("usage", "the request is not a JSON object")
+    return body
+
+
+def _respond(answer: Any) -> Response:
+    if isinstance(answer, Raw):
+        headers = {**IDENTITY, **answer.headers}
+        if answer.file is not None:
+            return FileResponse(answer.file, headers=headers)
+        return Response(answer.data, headers=headers, media_type="application/octet-stream")
+    data = json.dumps(answer, separators=(",", ":")).encode()
+    return Response(data, headers=IDENTITY, media_type="application/json")
+
+
+def _refuse(error: GPULayerError) -> Response:
+    slug = SLUGS.get(error.code, SLUGS["internal"])
+    data = json.dumps({"error": error.to_json()}).encode()
+    return Response(data, slug.status, headers=IDENTITY, media_type="application/json")
+
+
+async def _no_such_path(scope: Scope, receive: Receive, send: Send) -> None:
+    error = UsageError("usage", f"{scope['method']} {scope['path']} is not a route of this plane")
+    response = _refuse(error)
+    response.status_code = 404
+    await response(scope, receive, send)

@@ -1,0 +1,109 @@
+"""The worker's verbs over HTTP: `worker.channel.WorkerChannel` by the table of routes.
+
+Reports, the parked acquire, log bytes and artifacts each have a connection of their own, so that
+bulk never delays a heartbeat and the acquire is the held connection that tells of a lost plane.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from hashlib import sha256
+from threading import Lock
+from typing import Any, BinaryIO, Protocol
+
+from gpulayer.api.wire import Wire
+from gpulayer.contracts.messages import (
+    Acquire,
+    Acquired,
+    Register,
+    Registered,
+    Report,
+    ReportReply,
+)
+from gpulayer.errors import GPULayerError, RefusedError, UnreachableError
+
+CHUNK = 1 << 20
+
+
+class Client(Protocol):
+    """What is needed of `wire.Wire`."""
+
+    def call(
+        self, method: str, path: str, body: Mapping[str, Any] | None = None, *, park: float = 0.0
+    ) -> Any: ...
+
+    def request(self, method: str, path: str, body: bytes | BinaryIO | None = None) -> Any: ...
+
+    def interrupt(self) -> None: ...
+
+
+class HttpChannel:
+    """One plane at one socket path; it may come and go."""
+
+    def __init__(self, connect: Callable[[Callable[[], None]], Client]) -> None:
+        """`connect` makes a client; it is given what that client must call before it tries an
+        exchange again, which raises once this channel is closed."""
+        self._reports = connect(self._still_open)
+        self._acquires = connect(self._still_open)
+        self._logs = connect(self._still_open)
+        self._artifacts = connect(self._still_open)
+        self._uploading = Lock()
+        self._closed = False
+
+    @classmethod
+    def over(cls, socket_path: str) -> HttpChannel:
+        return cls(lambda revive: Wire(socket_path, revive=revive, tries=2))
+
+    def register(self, message: Register) -> Registered:
+        return Registered.from_json(_post(self._reports, "register", message.to_json()))
+
+    def report(self, message: Report) -> ReportReply:
+        return ReportReply.from_json(_post(self._reports, "report", message.to_json()))
+
+    def acquire(self, message: Acquire) -> Acquired:
+        body = message.to_json()
+        return Acquired.from_json(_post(self._acquires, "acquire", body, message.park_seconds))
+
+    def append_log(self, task_id: str, fence: int, offset: int, data: bytes) -> int:
+        path = f"/v1/worker/tasks/{task_id}/log?offset={offset}&fence={fence}"
+        try:
+            return int(_reached(lambda: self._logs.request("PUT", path, data)).json()["size"])
+        except RefusedError as error:
+            if "size" in error.details:  # a gap: go on from what is there
+                return int(error.details["size"])
+            raise
+
+    def put_artifact(self, path: str) -> str:
+        """A file that changes between the two reads is refused by the plane: `OSError`."""
+        with self._uploading, open(path, "rb") as file:
+            digest = sha256()
+            while chunk := file.read(CHUNK):
+                digest.update(chunk)
+            file.seek(0)
+            route = f"/v1/artifacts/sha256/{digest.hexdigest()}"
+            try:
+                _reached(lambda: self._artifacts.request("PUT", route, file))
+            except GPULayerError as error:
+                raise OSError(0, error.message) from error
+            return digest.hexdigest()
+
+    def close(self) -> None:
+        self._closed = True
+        for client in (self._reports, self._acquires, self._logs, self._artifacts):
+            client.interrupt()
+
+    def _still_open(self) -> None:
+        if self._closed:
+            raise ConnectionAbortedError(os.strerror(103))
+
+
+def _post(client: Client, verb: str, body: Mapping[str, Any], park: float = 0.0) -> Any:
+    return _reached(lambda: client.call("POST", f"/v1/worker/{verb}", body, park=park))
+
+
+def _reached(exchange: Callable[[], Any]) -> Any:
+    try:
+        return exchange()
+    except UnreachableError as error:
+        raise ConnectionError(error.message) from error

@@ -1,0 +1,96 @@
+"""From the flags of the starting verbs to the options of a job."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from gpulayer.cli.session import Command, options
+from gpulayer.errors import NotFoundError, UsageError
+from gpulayer.sdk.describe import OPTIONS, spec_of
+
+STARTING = (
+    "name", "gpus", "gpu_memory", "accelerator", "cpus", "memory", "disk", "profile", "python",
+    "on", "target", "priority", "strategy", "label", "env", "env_file", "secret", "timeout",
+    "retries", "retry_on", "on_unschedulable", "idempotency_key", "stdin",
+)  # fmt: skip
+"""Flags that run, submit and plan share, in the order of their help."""
+
+
+def starting_options(command: Command) -> Command:
+    """All flags that describe a job, and `--help-all` for the advanced ones."""
+    command = click.option(
+        "--help-all", is_flag=True, is_eager=True, expose_value=False, callback=_help_all,
+        help="Show the advanced options too.",
+    )(command)  # fmt: skip
+    return options(*STARTING)(command)
+
+
+def spec_from(workload: Mapping[str, Any], flags: Mapping[str, Any]) -> dict[str, Any]:
+    """The job for a workload and the flags that were given."""
+    said = {name: flags[name] for name in OPTIONS if name in flags}
+    said["on"] = flags["on"] or flags["target"]
+    said["labels"] = dict(_pair(text, "--label") for text in flags["label"])
+    said["env"] = _env(flags["env"], flags["env_file"])
+    said["secrets"] = flags["secret"]
+    return spec_of(workload, said)
+
+
+def function_workload(entrypoint: str, args: str | None, kwargs: str | None) -> dict[str, Any]:
+    """A function job from `module:function`, `--args` and `--kwargs`."""
+    workload: dict[str, Any] = {"kind": "function", "entrypoint": entrypoint}
+    if args is not None:
+        workload["args"] = _json(args, "--args", list)
+    if kwargs is not None:
+        workload["kwargs"] = _json(kwargs, "--kwargs", dict)
+    return workload
+
+
+def _env(texts: Iterable[str], files: Iterable[str]) -> dict[str, str]:
+    values: dict[str, str] = {}
+    for name in files:
+        path = Path(name)
+        if not path.is_file():
+            raise NotFoundError("file-not-found", f"--env-file: {name} is not a file")
+        lines = (line.strip() for line in path.read_text().splitlines())
+        values |= dict(_pair(line, name) for line in lines if line and line[0] != "#")
+    for text in texts:
+        if "=" in text:
+            values |= dict([_pair(text, "--env")])
+        elif text in os.environ:
+            values[text] = os.environ[text]
+    return values
+
+
+def _pair(text: str, flag: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise UsageError("usage", f"{flag}: '{text}' is not NAME=VALUE", hint=f"{flag} NAME=VALUE")
+    return name, value
+
+
+def _json(text: str, flag: str, kind: type) -> Any:
+    example = json.dumps(kind())
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        message = f"{flag} is not JSON: {error}"
+        raise UsageError("usage", message, hint=f"{flag} '{example}'") from None
+    if not isinstance(value, kind):
+        name = "list" if kind is list else "object"
+        raise UsageError("usage", f"{flag} is not a JSON {name}", hint=f"{flag} '{example}'")
+    return value
+
+
+def _help_all(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if wanted:
+        for parameter in ctx.command.params:
+            if isinstance(parameter, click.Option) and parameter.name != "target":
+                parameter.hidden = False
+        click.echo(ctx.get_help())
+        ctx.exit()

@@ -1,0 +1,54 @@
+"""`gpulayer plan`: where a job would run and why. Nothing is submitted."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import click
+
+from gpulayer.cli import render
+from gpulayer.cli.flags import starting_options
+from gpulayer.cli.session import connect, options
+from gpulayer.cli.submit import described, words_of
+from gpulayer.cli.why import show_decision
+
+
+@click.command("plan", context_settings={"allow_interspersed_args": False})
+@starting_options
+@options("file", "args", "kwargs", "json")
+@click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="-- COMMAND...")
+def command(
+    command: tuple[str, ...],
+    job_file: str | None,
+    args: str | None,
+    kwargs: str | None,
+    as_json: bool,
+    **flags: Any,
+) -> int:
+    """Say where a job would run, what would run there, and why not elsewhere."""
+    spec = described(command, job_file, args, kwargs, flags)
+    return show(spec, words_of(spec), as_json)
+
+
+def show(spec: Mapping[str, Any], words: Sequence[str], as_json: bool) -> int:
+    """Print the plan. 0 when it could start now or later, 1 when never."""
+    from gpulayer.sdk import world
+    from gpulayer.sdk.origin import origin_of
+
+    seen = world.of_terminal(words)
+    try:
+        origin = origin_of(seen, words)
+        decision = connect().call("POST", "/v1/plan", {"spec": spec, "origin": origin})
+    finally:
+        seen.close()
+    if as_json:
+        render.json_document({"plan": decision})
+    else:
+        render.data(f"{decision['outcome']}: {render.plain(decision['summary'])}")
+        render.data(f"command: {render.plain(shlex.join(seen.line or words))}")
+        render.data(f"folder:  {render.plain(seen.envelope['cwd'])}")
+        render.data(f"python:  {render.plain(seen.interpreter.describe())}")
+        show_decision(decision)
+    return 1 if decision["outcome"] == "unschedulable" else 0

@@ -1,0 +1,115 @@
+"""`gpulayer submit`: queue a job and leave. A command, `module:function`, or a job file."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from gpulayer.cli import render
+from gpulayer.cli.flags import function_workload, spec_from, starting_options
+from gpulayer.cli.session import connect, options
+from gpulayer.errors import NotFoundError, UsageError
+
+_FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+
+
+@click.command("submit", context_settings={"allow_interspersed_args": False})
+@starting_options
+@options("file", "args", "kwargs", "dry_run", "json", "quiet")
+@click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="-- COMMAND...")
+def command(
+    command: tuple[str, ...],
+    job_file: str | None,
+    args: str | None,
+    kwargs: str | None,
+    dry_run: bool,
+    as_json: bool,
+    quiet: bool,
+    **flags: Any,
+) -> None:
+    """Queue a command (after --), a function (module:function), or a job file (-f)."""
+    spec = described(command, job_file, args, kwargs, flags)
+    if dry_run:
+        from gpulayer.cli.plan import show
+
+        show(spec, words_of(spec), as_json)
+        return
+    job = queue(spec, flags["idempotency_key"])
+    if as_json:
+        render.json_document({"job": job})
+        return
+    render.data(job["id"])
+    if not quiet:
+        render.say(f"watch it: gpulayer logs -f {job['id']}")
+
+
+def described(
+    command: tuple[str, ...],
+    job_file: str | None,
+    args: str | None,
+    kwargs: str | None,
+    flags: Mapping[str, Any],
+) -> dict[str, Any]:
+    """The spec of whichever of the three forms was used."""
+    if job_file is not None:
+        if command:
+            raise UsageError("usage", "give a job file or a command, not both")
+        return read_job_file(job_file)
+    if not command:
+        raise UsageError("usage", "nothing to run", hint="gpulayer submit -- python train.py")
+    if len(command) == 1 and _FUNCTION.fullmatch(command[0]):
+        return spec_from(function_workload(command[0], args, kwargs), flags)
+    if args is not None or kwargs is not None:
+        raise UsageError("usage", "--args and --kwargs belong to module:function")
+    return spec_from({"kind": "command", "command": list(command)}, flags)
+
+
+def read_job_file(name: str) -> dict[str, Any]:
+    """A job file, validated whole: every fault at once, with its line."""
+    from gpulayer.contracts.jobfile import validate_jobfile
+    from gpulayer.contracts.jobspec import spec_to_json
+
+    try:
+        text = Path(name).read_text()
+    except OSError as error:
+        raise NotFoundError(
+            "file-not-found", f"{name} cannot be read: {error.strerror}"
+        ) from None
+    return spec_to_json(validate_jobfile(text, name))
+
+
+def words_of(spec: Mapping[str, Any]) -> list[str]:
+    """The words that a person would type for the workload."""
+    workload = spec["workload"]
+    if workload["kind"] == "command":
+        return list(workload["command"])
+    return [str(workload.get("entrypoint"))]
+
+
+def queue(spec: dict[str, Any], key: str | None = None) -> dict[str, Any]:
+    """Submit a detached job with the world of this terminal. The job as the plane knows it."""
+    from gpulayer.clock import SystemIds
+    from gpulayer.sdk import world
+    from gpulayer.sdk.origin import origin_of
+    from gpulayer.sdk.places import Places
+
+    wire = connect()
+    seen = world.of_terminal(words_of(spec))
+    try:
+        origin = origin_of(seen, words_of(spec))
+        if spec["workload"]["kind"] == "function":
+            origin["function"] = {"sys_path": [seen.envelope["cwd"]]}
+        body = {
+            "spec": spec,
+            "origin": origin,
+            "envelope_id": world.register_envelope(Places.find(), seen, keep=True),
+            "idempotency_key": key or SystemIds().token(26),
+        }
+        job: dict[str, Any] = wire.call("POST", "/v1/jobs", body)
+    finally:
+        seen.close()
+    return job

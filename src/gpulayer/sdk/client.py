@@ -1,0 +1,201 @@
+"""A client of one plane: submits, looks, waits. The SDK's other words are thin over it."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from typing import Any, Protocol
+from urllib.parse import quote, urlencode
+
+from gpulayer.clock import SystemIds
+from gpulayer.sdk import log_lines
+from gpulayer.sdk.describe import spec_of
+from gpulayer.sdk.job import Job
+from gpulayer.sdk.watcher import Watcher
+
+BATCH_JOBS = 1_000
+"""Jobs of one request; longer lists go in several."""
+
+
+class Transport(Protocol):
+    """A `Wire` or a `Direct`: one thread's way to the plane."""
+
+    def call(
+        self, method: str, path: str, body: Mapping[str, Any] | None = None, *, park: float = 0.0
+    ) -> Any: ...
+
+    def request(self, method: str, path: str, *, park: float = 0.0) -> Any: ...
+
+    def close(self) -> None: ...
+
+
+class Submitter(Protocol):
+    """Where a submission comes from; see `sdk.origin`."""
+
+    def origin(self, extra: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
+        """The origin of a submission made now, and the id of its envelope."""
+
+    def close(self) -> None: ...
+
+
+class Client:
+    """Talks to one plane. Any number of threads may share one client; close it when done."""
+
+    def __init__(self, transport: Callable[[], Transport], submitter: Submitter) -> None:
+        self.session = SystemIds().token(16)
+        self._transport = transport
+        self._submitter = submitter
+        self._local = threading.local()
+        self._ids = SystemIds()
+        self._watcher = Watcher(self)
+
+    def submit(
+        self, command: Sequence[str] | Mapping[str, Any], /, **options: Any
+    ) -> Job:
+        """Queue a command (a list of words), or a workload or spec as a mapping."""
+        return self.submit_specs([_spec(command, options)])[0]
+
+    def submit_specs(
+        self, specs: Sequence[Mapping[str, Any]], *, origin: Mapping[str, Any] | None = None
+    ) -> list[Job]:
+        """Queue many jobs of one origin, in order. Each batch is accepted whole or not at all."""
+        made, envelope = self._submitter.origin(origin or {})
+        made["session"] = self.session
+        jobs: list[Job] = []
+        for start in range(0, len(specs), BATCH_JOBS):
+            body = {
+                "jobs": [
+                    {"spec": spec, "idempotency_key": self._ids.token(26)}
+                    for spec in specs[start : start + BATCH_JOBS]
+                ],
+                "origin": made,
+                "envelope_id": envelope,
+            }
+            reply = self.call("POST", "/v1/jobs/batch", body)
+            jobs += [Job(self, found) for found in reply["jobs"]]
+        return jobs
+
+    def run(self, command: Sequence[str], /, *, check: bool = False, **options: Any) -> Job:
+        """Run a command to its end, its output copied to ours; like `subprocess.run`.
+
+        With `check`, a bad end raises. KeyboardInterrupt cancels the job.
+        """
+        import sys
+
+        job = self.submit(command, **{"on_unschedulable": "fail", **options})
+        try:
+            for record in self.log_records(job.id, follow=True):
+                sink = sys.stderr if record.stream in (0, 2) else sys.stdout
+                sink.write(record.data.decode(errors="replace"))
+                sink.flush()
+            job.wait()
+        except BaseException:
+            job.cancel()
+            raise
+        if check:
+            job.result()
+        return job
+
+    def plan(self, command: Sequence[str] | Mapping[str, Any], /, **options: Any) -> dict[str, Any]:
+        """What would happen to the job, and why. Nothing is submitted."""
+        origin, _ = self._submitter.origin({})
+        body = {"spec": _spec(command, options), "origin": origin}
+        return dict(self.call("POST", "/v1/plan", body))
+
+    def job(self, selector: str) -> Job:
+        """A job by id, unique prefix, name or `last`. Raises NotFoundError."""
+        return Job(self, self.call("GET", self.path(selector)))
+
+    def jobs(self, *, all: bool = False, limit: int = 1_000) -> list[Job]:  # noqa: A002
+        """Jobs that wait or run, newest first; with `all` also those that have ended."""
+        reply = self.call("GET", f"/v1/jobs?all={int(all)}&limit={limit}")
+        return [Job(self, found) for found in reply["jobs"]]
+
+    def workers(self) -> list[dict[str, Any]]:
+        """Every worker: what it has, what it does."""
+        return list(self.call("GET", "/v1/workers")["workers"])
+
+    def log_records(
+        self, job_id: str, *, follow: bool = False, index: int | None = None
+    ) -> Iterator[Any]:
+        """The log as `runtime.segments.Record`s."""
+        query = {} if index is None else {"index": index}
+        return log_lines.records(self._wire(), job_id, follow=follow, query=query)
+
+    def log_lines(
+        self, job_id: str, *, follow: bool = False, index: int | None = None
+    ) -> Iterator[str]:
+        """The log as lines of text."""
+        return log_lines.lines(self.log_records(job_id, follow=follow, index=index))
+
+    def future_of(self, job: Job) -> Future[Any]:
+        """A future that is resolved when the job has ended."""
+        return self._watcher.watch(job)
+
+    def call(
+        self, method: str, path: str, body: Mapping[str, Any] | None = None, *, park: float = 0.0
+    ) -> Any:
+        """One exchange with the plane, in the calling thread."""
+        return self._wire().call(method, path, body, park=park)
+
+    @staticmethod
+    def path(selector: str, rest: str = "", **query: Any) -> str:
+        """`/v1/jobs/SELECTOR/rest?query`."""
+        text = urlencode({key: value for key, value in query.items() if value is not None})
+        tail = f"/{rest}" if rest else ""
+        return f"/v1/jobs/{quote(selector, safe='')}{tail}" + (f"?{text}" if text else "")
+
+    def close(self) -> None:
+        """End the connections. Jobs go on. Safe to call twice."""
+        self._watcher.close()
+        self._submitter.close()
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def _wire(self) -> Transport:
+        held: tuple[int, Transport] | None = getattr(self._local, "wire", None)
+        if held is None or held[0] != os.getpid():  # a forked child must not share the socket
+            held = (os.getpid(), self._transport())
+            self._local.wire = held
+        return held[1]
+
+
+def as_completed(jobs: Iterable[Job], timeout: float | None = None) -> Iterator[Job]:
+    """The jobs in the order in which they end; as `concurrent.futures.as_completed`."""
+    import concurrent.futures
+
+    by_future = {job.future(): job for job in jobs}
+    for future in concurrent.futures.as_completed(by_future, timeout):
+        yield by_future[future]
+
+
+def gather(*jobs: Job, return_exceptions: bool = False) -> list[Any]:
+    """The results of all jobs, in the given order; as `asyncio.gather`, but for any thread."""
+    if not return_exceptions:
+        return [job.result() for job in jobs]
+    return [job.exception() or job.result() for job in jobs]
+
+
+def _spec(work: Sequence[str] | Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
+    if isinstance(work, Mapping):
+        if "workload" in work:
+            return dict(work)
+        return spec_of(work, options)
+    if isinstance(work, str):
+        from gpulayer.errors import UsageError
+
+        raise UsageError(
+            "usage",
+            "a command is a list of words, not one string",
+            why="no shell splits it",
+            hint=f"{work.split()!r}, or ['sh', '-c', {work!r}]",
+        )
+    return spec_of({"kind": "command", "command": [os.fspath(word) for word in work]}, options)
+
+

@@ -1,0 +1,150 @@
+"""From what a person says about a job to its spec: the same words for flags and for keywords.
+
+Only fields that were set go into the spec. Nothing is decided here: the plane validates, and
+refuses by name. Light enough for the command line: no model is built.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from gpulayer.contracts.durations import parse_duration, parse_gpus, parse_memory_gb
+from gpulayer.errors import UsageError
+
+OPTIONS = (
+    "name", "gpus", "gpu_memory", "accelerator", "cpus", "memory", "disk", "profile", "python",
+    "frameworks", "on", "priority", "strategy", "labels", "env", "secrets", "timeout", "retries",
+    "retry_on", "on_unschedulable", "requirements", "preload", "reuse", "cache", "image",
+)  # fmt: skip
+"""Every word that `run`, `submit`, `@gl.remote` and `gl.submit` understand about a job."""
+
+
+def spec_of(workload: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
+    """The spec of `workload` with `options`; None and empty values mean 'not said'.
+
+    Raises UsageError for an unknown word or a malformed quantity.
+    """
+    require_known(options)
+    said = {key: value for key, value in options.items() if value not in (None, (), [], {}, "")}
+    spec: dict[str, Any] = {"workload": dict(workload)}
+    for field, value in (
+        ("name", said.get("name") or default_name(workload)),
+        ("resources", _resources(said)),
+        ("placement", _placement(said)),
+        ("env", dict(said.get("env", {}))),
+        ("secrets", [_secret(secret) for secret in said.get("secrets", ())]),
+        ("labels", dict(said.get("labels", {}))),
+        ("timeout_seconds", _quantity(said.get("timeout"), parse_duration)),
+        ("priority", said.get("priority")),
+        ("retry", _retry(said)),
+        ("environment", _environment(said)),
+        ("reuse", said.get("reuse")),
+        ("cache", said.get("cache")),
+        ("image", said.get("image")),
+    ):
+        if value not in (None, {}, []):
+            spec[field] = value
+    return spec
+
+
+def require_known(options: Mapping[str, Any]) -> None:
+    """Refuse a word that nobody knows, with the nearest one."""
+    for name in options:
+        if name not in OPTIONS:
+            import difflib
+
+            near = difflib.get_close_matches(name, OPTIONS, n=1)
+            raise UsageError(
+                "unknown-field",
+                f"'{name}' is not an option of a job",
+                why=f"did you mean '{near[0]}'?" if near else f"options: {', '.join(OPTIONS)}",
+            )
+
+
+def default_name(workload: Mapping[str, Any]) -> str | None:
+    """`train` for `python train.py`, `hello` for `./hello`, `square` for `m:square`."""
+    if workload["kind"] == "function":
+        word = str(workload["entrypoint"]).rpartition(":")[2]
+    else:
+        words: Sequence[str] = workload["command"]
+        programs = [word for word in words[1:] if not word.startswith("-")]
+        is_python = bool(words) and os.path.basename(words[0]).startswith("python")
+        word = programs[0] if is_python and programs and "-c" not in words else "".join(words[:1])
+    stem = os.path.splitext(os.path.basename(word))[0]
+    cleaned = "".join(c if c.isascii() and c.isalnum() else "-" for c in stem)
+    return cleaned.strip("-")[:40] or None
+
+
+def _resources(said: Mapping[str, Any]) -> dict[str, Any]:
+    wanted: dict[str, Any] = {}
+    if "gpus" in said:
+        request = parse_gpus(str(said["gpus"]))
+        wanted["gpu_count"] = request.count
+        if request.models:
+            wanted["gpu_models"] = list(request.models)
+        if request.memory_gb is not None:
+            wanted["gpu_memory_gb"] = request.memory_gb
+        if request.count and "profile" not in said:
+            wanted["accelerator"] = "gpu"
+    for word, field, read in (
+        ("accelerator", "accelerator", None),
+        ("gpu_memory", "gpu_memory_gb", parse_memory_gb),
+        ("cpus", "cpu_cores", None),
+        ("memory", "memory_gb", parse_memory_gb),
+        ("disk", "disk_gb", parse_memory_gb),
+        ("profile", "profile", None),
+        ("python", "python", None),
+        ("frameworks", "frameworks", dict),
+    ):
+        if word in said:
+            wanted[field] = _quantity(said[word], read) if read else said[word]
+    return wanted
+
+
+def _placement(said: Mapping[str, Any]) -> dict[str, Any]:
+    where = said.get("on", "here")
+    wanted: dict[str, Any] = {}
+    if where == "any":
+        wanted |= {"target": "remote", "fallback_targets": ["local"]}
+    elif where in ("remote", "cloud"):
+        wanted["target"] = where
+    elif "=" in where:
+        name, _, value = where.partition("=")
+        wanted["worker_labels"] = {name: value}
+    elif where not in ("here", "local"):
+        wanted["worker_ids"] = [where]
+    for field in ("strategy", "on_unschedulable"):
+        if field in said:
+            wanted[field] = said[field]
+    return wanted
+
+
+def _secret(secret: str | Mapping[str, Any]) -> dict[str, Any]:
+    """`NAME`, `NAME=VARIABLE`, `NAME=@FILE`, or the contract's own form."""
+    if not isinstance(secret, str):
+        return dict(secret)
+    name, _, source = secret.partition("=")
+    if source.startswith("@"):
+        return {"name": name, "source": "file", "key": os.path.abspath(source[1:])}
+    return {"name": name, "source": "env", "key": source or name}
+
+
+def _retry(said: Mapping[str, Any]) -> dict[str, Any]:
+    if "retries" not in said:
+        if "retry_on" in said:
+            raise UsageError("usage", "retry_on needs retries", hint="--retries 1")
+        return {}
+    reasons = list(said.get("retry_on", ())) or ["worker_lost", "failed"]
+    return {"max_attempts": said["retries"] + 1, "retry_on": reasons}
+
+
+def _environment(said: Mapping[str, Any]) -> dict[str, Any]:
+    found = {key: list(said[key]) for key in ("requirements", "preload") if key in said}
+    return dict(found)
+
+
+def _quantity(value: Any, read: Callable[[Any], Any]) -> Any:
+    """Text is read as people write it; a number is taken as it is."""
+    return read(value) if isinstance(value, str) or read is dict else value

@@ -1,0 +1,102 @@
+"""From a Python function to the name by which it can be imported where it runs.
+
+A remote function is imported from its own file's folder or package, so what cannot be found that
+way is refused where it is written: lambdas, nested functions, methods, functions without a file.
+Functions of a notebook or of an interactive session have no file: their source travels instead.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import FunctionType
+from typing import Any
+
+from gpulayer.errors import UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class Entrypoint:
+    """How the runner finds a function."""
+
+    name: str
+    """`module:function`."""
+    file: str | None
+    """The module's file, when it is imported by file."""
+    sys_path: tuple[str, ...]
+    """The folder from which `module` is importable."""
+    source: str | None = None
+    """The function's own text, where there is no file."""
+
+    def origin(self) -> dict[str, Any]:
+        """The part of a submission's origin that the runner reads; empty values left out."""
+        found = {"file": self.file, "sys_path": list(self.sys_path), "source": self.source}
+        return {key: value for key, value in found.items() if value}
+
+
+def entrypoint_of(function: Callable[..., Any]) -> Entrypoint:
+    """The entrypoint of a module-level function. Raises `function-not-importable`."""
+    if not isinstance(function, FunctionType):
+        raise _refused(function, "it is not a plain function", "wrap it in a def")
+    name = function.__qualname__
+    if name == "<lambda>":
+        raise _refused(function, "a lambda has no name to import", "give it a name with def")
+    if "<locals>" in name:
+        raise _refused(function, "it is defined inside another function", "move it to the module")
+    if "." in name:
+        raise _refused(function, "it belongs to a class", "move it to the module")
+    module = sys.modules.get(function.__module__)
+    file = getattr(module, "__file__", None)
+    if function.__module__ == "__main__" or module is None:
+        return _of_main(function, file)
+    if file is None:
+        raise _refused(function, "its module has no file", "move it to a file")
+    return Entrypoint(f"{function.__module__}:{name}", None, (_root(module.__name__, file),))
+
+
+def _of_main(function: FunctionType, file: str | None) -> Entrypoint:
+    spec = getattr(sys.modules["__main__"], "__spec__", None)
+    if spec is not None and spec.origin and file is not None:  # python -m package.module
+        root = _root(spec.name, os.path.abspath(file))
+        return Entrypoint(f"{spec.name}:{function.__name__}", None, (root,))
+    if file is not None and os.path.isfile(file) and not _is_notebook():
+        path = os.path.abspath(file)
+        stem = os.path.splitext(os.path.basename(path))[0]
+        module_name = stem if stem.isidentifier() else "gpulayer_script"
+        return Entrypoint(f"{module_name}:{function.__name__}", path, (os.path.dirname(path),))
+    try:
+        source = inspect.getsource(function)
+    except (OSError, TypeError):
+        raise _refused(function, "its source cannot be read", "put it into a file") from None
+    return Entrypoint(
+        f"gpulayer_cell:{function.__name__}", None, (os.getcwd(),), inspect.cleandoc(source)
+    )
+
+
+def _is_notebook() -> bool:
+    return "ipykernel" in sys.modules and hasattr(sys.modules["__main__"], "get_ipython")
+
+
+def _root(module: str, file: str) -> str:
+    """The folder that must be on sys.path for `module` to be importable from `file`."""
+    folder = os.path.dirname(os.path.abspath(file))
+    depth = module.count(".") + (os.path.basename(file) == "__init__.py")
+    for _ in range(depth):
+        folder = os.path.dirname(folder)
+    return folder
+
+
+def _refused(function: Any, why: str, mend: str) -> UsageError:
+    name = getattr(function, "__qualname__", repr(function))
+    code = getattr(function, "__code__", None)
+    where = f"{code.co_filename}:{code.co_firstlineno}" if code is not None else ""
+    return UsageError(
+        "function-not-importable",
+        f"'{name}' cannot be found by name where it would run",
+        where=where,
+        why=why,
+        hint=mend,
+    )

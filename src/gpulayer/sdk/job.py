@@ -1,0 +1,153 @@
+"""A handle on one job. It holds nothing that matters: any number of handles may name one job."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Generator, Iterator, Mapping
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any
+
+from gpulayer.contracts.states import TERMINAL_JOB_STATES
+from gpulayer.errors import GPULayerError, JobTimedOutError
+from gpulayer.sdk.failures import failure_of
+
+if TYPE_CHECKING:
+    from gpulayer.sdk.client import Client
+
+LAST_LINES = 20
+"""Lines of log that an exception carries."""
+
+
+class Job:
+    """One submitted job. Safe to use from any thread, and awaitable."""
+
+    def __init__(self, client: Client, found: Mapping[str, Any]) -> None:
+        self._client = client
+        self._found = dict(found)
+        self._future: Future[Any] | None = None
+
+    @property
+    def id(self) -> str:
+        return str(self._found["id"])
+
+    @property
+    def name(self) -> str:
+        return str(self._found["name"])
+
+    @property
+    def session(self) -> str:
+        """The client that submitted it."""
+        return str((self._found.get("origin") or {}).get("session", self._found.get("session", "")))
+
+    @property
+    def status(self) -> str:
+        """The state as the plane has it now."""
+        return str(self.refresh()["state"])
+
+    @property
+    def reason(self) -> str:
+        """Why it is in that state; one of `contracts.Reason`."""
+        return str(self.refresh()["reason"])
+
+    @property
+    def exit_code(self) -> int | None:
+        """Of an ended job, by the shell's convention; None before."""
+        code = self.refresh().get("exit_code")
+        return None if code is None else int(code)
+
+    def result(self, timeout: float | None = None) -> Any:
+        """What the function returned, or 0 for a command; waits for it.
+
+        Raises what `failure_of` makes of a bad end, or TimeoutError after `timeout` seconds; the
+        job then goes on.
+        """
+        return self.future().result(timeout)
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        """The exception that `result` would raise, or None."""
+        return self.future().exception(timeout)
+
+    def wait(self, timeout: float | None = None) -> Job:
+        """Wait for the end, whatever it is. Raises JobTimedOutError after `timeout` seconds."""
+        try:
+            self.future().exception(timeout)
+        except TimeoutError:
+            raise JobTimedOutError(
+                "timeout",
+                f"{self.id} has not ended within {timeout} s; it goes on",
+                hint=f"gpulayer wait {self.id}",
+                job_id=self.id,
+            ) from None
+        return self
+
+    def done(self) -> bool:
+        return self.refresh()["state"] in TERMINAL_JOB_STATES
+
+    def future(self) -> Future[Any]:
+        """A `concurrent.futures.Future` of the result. The same one at each call."""
+        if self._future is None:
+            self._future = self._client.future_of(self)
+        return self._future
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        return asyncio.wrap_future(self.future()).__await__()
+
+    def logs(self, *, follow: bool = False, index: int | None = None) -> Iterator[str]:
+        """What it wrote, line by line without the line's end; stdout and stderr as they came."""
+        return self._client.log_lines(self.id, follow=follow, index=index)
+
+    def events(self) -> list[dict[str, Any]]:
+        """Its story, oldest first."""
+        return list(self._client.call("GET", self._client.path(self.id, "events"))["events"])
+
+    def why(self) -> dict[str, Any]:
+        """The scheduler's decision: each worker, each check, needed and had."""
+        return dict(self._client.call("GET", self._client.path(self.id, "decision")))
+
+    def cancel(self, *, now: bool = False) -> None:
+        """Ask for its end: TERM, then KILL after ten seconds; `now`: KILL. Twice is once."""
+        body = {"mode": "kill" if now else "term"}
+        self._client.call("POST", self._client.path(self.id, "cancel"), body)
+
+    def retry(self) -> Job:
+        """The same job again, as a new one of this client."""
+        body = {"session": self._client.session}
+        return Job(self._client, self._client.call("POST", self._client.path(self.id, "retry"), body))
+
+    def outputs(self) -> list[dict[str, Any]]:
+        """Files that it left in its output folder: [{path, digest, size}]."""
+        return list(self.refresh().get("outputs") or ())
+
+    def refresh(self) -> dict[str, Any]:
+        """Everything the plane knows about it, as JSON. An ended job is asked for once."""
+        if self._found.get("state") not in TERMINAL_JOB_STATES or "spec" not in self._found:
+            self._found = dict(self._client.call("GET", self._client.path(self.id)))
+        return self._found
+
+    def settle(self, found: Mapping[str, Any], future: Future[Any]) -> None:
+        """Resolve `future` from the ended job. Called by the client that watches."""
+        self._found = dict(found)
+        try:
+            if found["state"] == "succeeded":
+                value = (found.get("result") or {}).get("value")
+                future.set_result(0 if value is None else json.loads(value))
+            else:
+                future.set_exception(failure_of(found, self._last_lines()))
+        except Exception as error:
+            if not future.done():
+                future.set_exception(error)
+
+    def _last_lines(self) -> list[str]:
+        try:
+            return list(self.logs())[-LAST_LINES:]
+        except GPULayerError:
+            return []
+
+    def __repr__(self) -> str:
+        return f"<Job {self.id} {self._found.get('state', '?')}>"
+
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        return f"<code>{escape(self.id)}</code> <b>{escape(str(self._found.get('state')))}</b>"

@@ -1,0 +1,50 @@
+"""A job's log as it was written: framed bytes in, records or lines out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Protocol
+from urllib.parse import quote, urlencode
+
+from gpulayer.runtime import segments
+
+PARK_SECONDS = 25.0
+
+
+class Caller(Protocol):
+    """What a `Wire` or a `Direct` offers for bytes."""
+
+    def request(self, method: str, path: str, *, park: float = 0.0) -> Any: ...
+
+
+def records(
+    caller: Caller, selector: str, *, follow: bool = False, query: Mapping[str, Any] | None = None
+) -> Iterator[segments.Record]:
+    """Every record so far; with `follow` until the job's log is complete.
+
+    Safe across restarts of the plane: each request names the offset from which it goes on.
+    """
+    offset, reader = 0, segments.Reader()
+    while True:
+        park = PARK_SECONDS if follow else 0.0
+        asked = urlencode({**(query or {}), "offset": offset, "wait": park})
+        path = f"/v1/jobs/{quote(selector, safe='')}/logs?{asked}"
+        reply = caller.request("GET", path, park=park)
+        yield from reader.feed(reply.data)
+        offset = int(reply.headers["x-gpulayer-next"])
+        if reply.headers["x-gpulayer-eof"] == "1" or not (follow or reply.data):
+            return
+
+
+def lines(found: Iterator[segments.Record]) -> Iterator[str]:
+    """Lines of text without their ends, each stream put together for itself. Bytes that are no
+    UTF-8 are replaced."""
+    open_lines: dict[int, bytes] = {}
+    for record in found:
+        *whole, rest = (open_lines.get(record.stream, b"") + record.data).split(b"\n")
+        for line in whole:
+            yield line.rstrip(b"\r").decode(errors="replace")
+        open_lines[record.stream] = rest
+    for rest in open_lines.values():
+        if rest:
+            yield rest.decode(errors="replace")

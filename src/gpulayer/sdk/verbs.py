@@ -1,0 +1,29 @@
+"""`gl.submit`, `gl.run`, `gl.plan`, `gl.job`: the client's words on the current plane."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from gpulayer.sdk.connect import current
+from gpulayer.sdk.job import Job
+
+
+def submit(work: Sequence[str] | Mapping[str, Any], /, **options: Any) -> Job:
+    """Queue a command, workload or spec; see `Client.submit`."""
+    return current().submit(work, **options)
+
+
+def run(command: Sequence[str], /, *, check: bool = False, **options: Any) -> Job:
+    """Run a command to its end; see `Client.run`."""
+    return current().run(command, check=check, **options)
+
+
+def plan(work: Sequence[str] | Mapping[str, Any], /, **options: Any) -> dict[str, Any]:
+    """What would happen, and why; see `Client.plan`."""
+    return current().plan(work, **options)
+
+
+def job(selector: str) -> Job:
+    """A job by id, unique prefix, name or `last`."""
+    return current().job(selector)
