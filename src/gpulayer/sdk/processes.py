@@ -14,7 +14,7 @@ from gpulayer.sdk.places import Places
 
 KINDS = {
     "gpulayer.sdk.plane_process": "plane",
-    "gpulayer.worker.process": "agent",
+    "gpulayer.sdk.agent_process": "agent",
     "gpulayer.runtime.supervisor": "supervisor",
 }
 

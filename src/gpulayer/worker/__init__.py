@@ -1,0 +1,16 @@
+"""One machine's worker: takes tasks from a plane, has a supervisor run them, tells what became of
+them.
+
+    agent          what to do next: a state machine without clock, threads or I/O
+                   (session, slots, log_tail, news are its parts; events and instructions its words)
+    driver         carries the instructions out, on threads
+    channel        the port to the plane; `api.worker_channel` fills it
+    supervisor_link  the connection to the supervisor, which owns every process
+    task_runner    the steps before a task's start and after its end (package `steps`)
+    machine        what this machine has, reported as it becomes known
+    process        one worker put together; its lock
+
+The plane is authoritative for who owns a task, the supervisor for what runs. The worker keeps
+nothing on disk that is not in one of the two, so that it may die at any moment.
+It never starts a process itself and never shows a secret's value to the plane.
+"""

@@ -16,9 +16,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from gpulayer.contracts.messages import Acquired, Cancel, Registered, ReportReply
-from gpulayer.worker import events as heard
-from gpulayer.worker import instructions as say
-from gpulayer.worker import news
+from gpulayer.worker import events as heard, instructions as say, news
 from gpulayer.worker.session import PARK_SECONDS, PLANE_AWAY_SECONDS, Session
 from gpulayer.worker.slots import Slot, Slots, assigned, attached
 

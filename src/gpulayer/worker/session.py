@@ -93,7 +93,7 @@ class Session:
         self._acquiring = True
         self._acquire += 1
         self.acquire_sent = now
-        message = Acquire(self._identity[0], self._incarnation, PARK_SECONDS)
+        message = Acquire(self._identity[0], self._incarnation, PARK_SECONDS, self._acquire)
         return SendAcquire(self.number, self._acquire, message)
 
     def asked(self, number: int) -> bool:

@@ -1,0 +1,63 @@
+"""The agent of the local plane: a worker in a process of its own.
+
+Started as `gpulayer.sdk.agent_process` with the arguments of `Places.argv`. It keeps no state: it
+may be killed at any moment, and the next one finds everything at the plane and the supervisor.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+
+from gpulayer.api.worker_channel import HttpChannel
+from gpulayer.clock import SystemClock, SystemIds
+from gpulayer.runtime import daemon
+from gpulayer.sdk import local
+from gpulayer.sdk.places import Places
+from gpulayer.worker.process import Outside, Worker
+
+
+def main() -> None:
+    places = Places.from_argv(sys.argv[1:5])
+    complaints = _Complaints()
+    outside = Outside(
+        lock=os.path.join(places.state, "agent.lock"),
+        tasks=places.tasks,
+        supervisor_socket=places.supervisor_socket,
+        start_supervisor=lambda: start_supervisor(places),
+        start_plane=lambda: local.start(places),
+        on_error=complaints,
+    )
+    channel = HttpChannel.over(places.plane_socket)
+    try:
+        worker = Worker(channel, outside, SystemClock(), SystemIds())
+        if worker.start():
+            worker.stay()
+    except FileNotFoundError:
+        pass  # the home was deleted
+    os._exit(0)  # calls that are still parked hold nothing worth waiting for
+
+
+def start_supervisor(places: Places) -> None:
+    """Start one; of several only that with the lock stays."""
+    daemon.launch(
+        "gpulayer.runtime.supervisor",
+        places.argv(),
+        log=places.process_log("supervisor"),
+        site=False,
+    )
+
+
+class _Complaints:
+    """Writes an error down, not again while the same one repeats."""
+
+    def __init__(self) -> None:
+        self._last = ""
+
+    def __call__(self, error: BaseException) -> None:
+        text = "".join(traceback.format_exception(error))
+        if text != self._last:
+            self._last = text
+            sys.stderr.write(text)
+            sys.stderr.flush()

@@ -1,0 +1,265 @@
+"""Runs the agent on threads and real connections. It decides nothing.
+
+    supervisor   connects, lists, reads the link; finds it again when it ends
+    reports      registers and reports, one call at a time
+    acquires     the one parked call; its end is how a lost plane is noticed at once
+    logs         ships log bytes, so that bulk never delays a heartbeat
+    clock        brings a `Tick` when the agent asked for one
+    work (pool)  prepares, starts and collects tasks
+
+Whoever brings an event runs the agent under the lock and hands its instructions on; nothing done
+there waits for anybody.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from queue import SimpleQueue
+from typing import Any, Protocol
+
+from gpulayer.clock import Clock
+from gpulayer.contracts.messages import Assignment, Exit
+from gpulayer.errors import GPULayerError, NotFoundError, RefusedError
+from gpulayer.runtime import frames
+from gpulayer.worker import events as heard, instructions as say
+from gpulayer.worker.agent import Agent
+from gpulayer.worker.channel import WorkerChannel
+from gpulayer.worker.supervisor_link import SupervisorGone, SupervisorLink
+
+TAIL_BYTES = 1 << 20
+_WORKERS = 4
+_RECONNECT_SECONDS = 0.1
+
+
+class Tasks(Protocol):
+    """What the driver needs of `task_runner.TaskRunner`."""
+
+    def prepare(self, assignment: Assignment, link: SupervisorLink) -> dict[str, Any]: ...
+    def refused(self, error: Exception) -> Exit: ...
+    def collect(self, order: say.Collect, channel: WorkerChannel) -> Exit: ...
+    def forget(self, task_id: str) -> None: ...
+
+
+class Driver:
+    """Start once, stop once. `left` is set when the agent has left or was stopped."""
+
+    def __init__(
+        self,
+        agent: Agent,
+        channel: WorkerChannel,
+        tasks: Tasks,
+        clock: Clock,
+        *,
+        connect: Callable[[], SupervisorLink],
+        start_plane: Callable[[], None] = lambda: None,
+        on_error: Callable[[BaseException], None],
+    ) -> None:
+        """`connect` starts a supervisor where there is none; `OSError` means: not yet."""
+        self.left = threading.Event()
+        self._agent = agent
+        self._channel = channel
+        self._tasks = tasks
+        self._clock = clock
+        self._connect = connect
+        self._start_plane = start_plane
+        self._on_error = on_error
+        self._lock = threading.Condition()
+        self._link: SupervisorLink | None = None
+        self._ticks_at = float("inf")
+        self._plane_back = threading.Condition()
+        self._pool = ThreadPoolExecutor(_WORKERS, "gpulayer-work")
+        self._reports: SimpleQueue[say.SendRegister | say.SendReport | None] = SimpleQueue()
+        self._acquires: SimpleQueue[say.SendAcquire | None] = SimpleQueue()
+        self._ships: SimpleQueue[say.Ship | None] = SimpleQueue()
+        loops = {
+            "supervisor": self._serve_supervisor,
+            "reports": lambda: _drain(self._reports, self._call),
+            "acquires": lambda: _drain(self._acquires, self._call),
+            "logs": lambda: _drain(self._ships, self._call),
+            "clock": self._keep_time,
+        }
+        self._threads = [
+            threading.Thread(target=loop, name=f"gpulayer-{name}", daemon=True)
+            for name, loop in loops.items()
+        ]
+
+    def start(self) -> None:
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> None:
+        """End all threads. Tasks go on under their supervisor. Safe from any thread, and twice."""
+        self.left.set()
+        self._channel.close()
+        for queue in (self._reports, self._acquires, self._ships):
+            queue.put(None)
+        with self._lock:
+            self._lock.notify_all()
+            link = self._link
+        if link is not None:
+            link.close()
+        with self._plane_back:
+            self._plane_back.notify_all()
+        for thread in self._threads:
+            if thread is not threading.current_thread() and thread.ident is not None:
+                thread.join()
+        self._pool.shutdown(wait=False)
+
+    def post(self, event: heard.Event) -> None:
+        """Bring a fact. Safe from any thread."""
+        with self._lock:
+            if self.left.is_set():
+                return
+            for instruction in self._agent.handle(event, self._clock.boottime()):
+                self._begin(instruction)
+            deadline = self._agent.deadline()
+            if deadline < self._ticks_at:
+                self._ticks_at = deadline
+                self._lock.notify_all()
+
+    def _begin(self, instruction: say.Instruction) -> None:
+        match instruction:
+            case say.SendRegister() | say.SendReport():
+                self._reports.put(instruction)
+            case say.SendAcquire():
+                self._acquires.put(instruction)
+            case say.Ship():
+                self._ships.put(instruction)
+            case say.Run(assignment):
+                self._work(lambda: self._run(assignment))
+            case say.Collect():
+                self._work(lambda: self._collect(instruction))
+            case say.Tail(task_id, offset):
+                self._tail(task_id, offset)
+            case say.End(task_id, mode, grace):
+                self._ask("cancel", task_id=task_id, mode=mode, grace_seconds=grace)
+            case say.Forget(task_id):
+                self._ask("forget", task_id=task_id)
+                self._work(lambda: self._tasks.forget(task_id))
+            case say.DropEnvelopes(ids):
+                self._ask("drop", envelope_ids=list(ids))
+            case say.StartPlane():
+                self._work(self._start_plane)
+            case say.Leave():
+                self._ask("quit")
+                self.left.set()
+                threading.Thread(target=self.stop, name="gpulayer-stop").start()
+
+    # --- plane ------------------------------------------------------------------------------
+
+    def _call(self, order: say.SendRegister | say.SendReport | say.SendAcquire | say.Ship) -> None:
+        try:
+            match order:
+                case say.SendRegister(session, register):
+                    self.post(heard.RegisterAnswered(session, self._channel.register(register)))
+                    with self._plane_back:
+                        self._plane_back.notify_all()
+                case say.SendReport(session, report):
+                    self.post(heard.ReportAnswered(session, self._channel.report(report)))
+                case say.SendAcquire(session, number, acquire):
+                    acquired = self._channel.acquire(acquire)
+                    self.post(heard.AcquireAnswered(session, number, acquired))
+                case say.Ship():
+                    self.post(self._ship(order))
+        except (OSError, GPULayerError) as error:
+            if not isinstance(error, OSError):
+                self._on_error(error)
+            self.post(heard.CallFailed(order.session))
+
+    def _ship(self, order: say.Ship) -> heard.LogShipped:
+        size: int | None = None
+        try:
+            size = self._channel.append_log(order.task_id, order.fence, order.offset, order.data)
+        except (NotFoundError, RefusedError):
+            pass  # a stale fence: the report will hear what to do with the task
+        return heard.LogShipped(order.session, order.task_id, size)
+
+    def _keep_time(self) -> None:
+        while not self.left.is_set():
+            with self._lock:
+                wait = self._ticks_at - self._clock.boottime()
+                if wait > 0:
+                    self._lock.wait(None if wait == float("inf") else wait)
+                    continue
+                self._ticks_at = float("inf")
+            self.post(heard.Tick())
+
+    # --- supervisor -------------------------------------------------------------------------
+
+    def _serve_supervisor(self) -> None:
+        while not self.left.is_set():
+            try:
+                link = self._connect()
+                listed = link.listed()
+            except (OSError, EOFError, frames.Refused) as error:
+                self._on_error(error)
+                self.left.wait(_RECONNECT_SECONDS)
+                continue
+            with self._lock:
+                self._link = link
+            self.post(heard.SupervisorListed(listed))
+            if self.left.is_set():
+                link.close()
+            link.serve()
+            self.post(heard.SupervisorLost())
+
+    def _ask(self, op: str, **fields: Any) -> None:
+        if self._link is not None:
+            self._link.ask(op, **fields)
+
+    def _tail(self, task_id: str, offset: int) -> None:
+        def answered(reply: dict[str, Any], data: bytes) -> None:
+            if "error" not in reply:
+                ended = reply["exit"] if reply["eof"] else None
+                self.post(heard.LogRead(task_id, offset, data, ended))
+
+        if self._link is not None:
+            fields = {"task_id": task_id, "offset": offset, "max_bytes": TAIL_BYTES}
+            self._link.ask("tail", answered, **fields)
+
+    # --- tasks ------------------------------------------------------------------------------
+
+    def _work(self, job: Callable[[], None]) -> None:
+        def guarded() -> None:
+            try:
+                job()
+            except BaseException as error:
+                self._on_error(error)
+                raise
+
+        try:
+            self._pool.submit(guarded)
+        except RuntimeError:
+            pass  # stopping; the next agent finds the task at the supervisor
+
+    def _run(self, assignment: Assignment) -> None:
+        link = self._link
+        if link is None:
+            return
+        try:
+            task = self._tasks.prepare(assignment, link)
+            link.call("start", task=task)
+        except SupervisorGone:
+            return
+        except (GPULayerError, OSError, frames.Refused) as error:
+            self.post(heard.TaskRefused(assignment.task_id, self._tasks.refused(error)))
+        else:
+            self.post(heard.TaskStarted(assignment.task_id, self._clock.now()))
+
+    def _collect(self, order: say.Collect) -> None:
+        while not self.left.is_set():
+            try:
+                ending = self._tasks.collect(order, self._channel)
+            except ConnectionError:
+                with self._plane_back:  # outputs wait until there is a plane to take them
+                    self._plane_back.wait(1.0)
+                continue
+            self.post(heard.TaskCollected(order.task_id, ending))
+            return
+
+
+def _drain(queue: SimpleQueue[Any], call: Callable[[Any], None]) -> None:
+    while (order := queue.get()) is not None:
+        call(order)

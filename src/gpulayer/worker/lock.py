@@ -1,0 +1,43 @@
+"""One worker per home: a lock that lives exactly as long as its holder.
+
+flock(2) belongs to the open file. Lock files are never deleted, so inodes are compared: the folder
+may have been deleted and made again, and then this worker is nobody's any more.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+
+
+class WorkerLock:
+    """`take` first. In a child forked from the holder the lock is let go."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._fd = -1
+
+    def take(self) -> bool:
+        """Whether it is ours now. `FileNotFoundError`: its folder is gone."""
+        fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(fd)
+            return False
+        self._fd = fd
+        os.register_at_fork(after_in_child=self.release)
+        return self.in_place()
+
+    def in_place(self) -> bool:
+        """Whether the locked file is still the one at its path."""
+        try:
+            return os.path.samestat(os.fstat(self._fd), os.stat(self._path))
+        except OSError:
+            return False
+
+    def release(self) -> None:
+        """Twice-safe."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1

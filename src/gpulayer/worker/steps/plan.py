@@ -1,0 +1,69 @@
+"""What the steps of one task know and have settled so far."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Any
+
+from gpulayer.contracts.messages import Assignment
+
+Lookup = Callable[[str, Sequence[str]], Mapping[str, str | None]]
+"""(envelope id, names) -> the terminal's values of these variables; None where it had none."""
+
+
+@dataclass(slots=True)
+class TaskPlan:
+    assignment: Assignment
+    folder: str
+    """The task's own folder; see the paths below."""
+    interpreter: str
+    """The worker's configured Python, for jobs that bring none."""
+    environ: Mapping[str, str]
+    """The worker's own environment."""
+    lookup: Lookup
+
+    argv: list[str] = field(default_factory=list)
+    set: dict[str, str] = field(default_factory=dict)
+    unset: list[str] = field(default_factory=list)
+    whole: dict[str, str] | None = None
+    """The environment that `set` and `unset` change; None: that of the envelope."""
+    cwd: str | None = None
+    """None: that of the envelope."""
+    redact: list[tuple[str, str]] = field(default_factory=list)
+    undo: ExitStack = field(default_factory=ExitStack)
+
+    @property
+    def spec(self) -> Mapping[str, Any]:
+        return self.assignment.spec
+
+    @property
+    def workload(self) -> Mapping[str, Any]:
+        return self.assignment.spec["workload"]  # type: ignore[no-any-return]
+
+    @property
+    def here(self) -> bool:
+        """Whether the job sees the world of the terminal that submitted it."""
+        return self.assignment.envelope_id is not None
+
+
+def inputs(folder: str) -> str:
+    return os.path.join(folder, "in")
+
+
+def outputs(folder: str) -> str:
+    return os.path.join(folder, "out")
+
+
+def workspace(folder: str) -> str:
+    return os.path.join(folder, "work")
+
+
+def call_file(folder: str) -> str:
+    return os.path.join(folder, "call.json")
+
+
+def result_file(folder: str) -> str:
+    return os.path.join(folder, "result.json")

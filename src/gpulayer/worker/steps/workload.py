@@ -1,0 +1,69 @@
+"""The argument vector of the workload.
+
+A leading `python` means the job's interpreter, and a function is that interpreter with the
+stand-alone runner and a call file. The interpreter is named by its full path, because a virtual
+environment is found from argv[0] alone (PEP 405).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+
+from gpulayer.errors import PreparationError
+from gpulayer.worker.steps import plan
+from gpulayer.worker.steps.plan import TaskPlan
+
+RESULT_BYTES = 1 << 20
+"""Longest result of a function, as JSON text."""
+
+_RUNNER = os.path.join(os.path.dirname(__file__), "..", "..", "runtime", "function_runner.py")
+
+
+def choose(task: TaskPlan) -> None:
+    if task.workload["kind"] == "function":
+        _write_call(task)
+        task.argv = [
+            _interpreter(task),
+            os.path.realpath(_RUNNER),
+            plan.call_file(task.folder),
+            plan.result_file(task.folder),
+        ]
+    else:
+        task.argv = list(task.workload["command"])
+        if task.argv[0] == "python":
+            task.argv[0] = _interpreter(task)
+
+
+def _interpreter(task: TaskPlan) -> str:
+    chosen = task.assignment.origin.get("interpreter") or {}
+    path = str(chosen.get("path") or task.interpreter)
+    if not os.access(path, os.X_OK):
+        raise PreparationError(
+            "interpreter-gone",
+            f"the Python of this job is no longer at {path}",
+            why=str(chosen.get("why") or "it was chosen when the job was submitted"),
+            hint="gpulayer retry " + task.assignment.job_id,
+            job_id=task.assignment.job_id,
+        )
+    return path
+
+
+def _write_call(task: TaskPlan) -> None:
+    module, _, function = task.workload["entrypoint"].partition(":")
+    origin = task.assignment.origin
+    where = origin.get("function") or {}
+    call = {
+        "module": module,
+        "function": function,
+        "file": where.get("file"),
+        "source": where.get("source"),
+        "sys_path": where.get("sys_path") or [origin.get("cwd") or "."],
+        "args": task.workload.get("args") or [],
+        "kwargs": task.workload.get("kwargs") or {},
+        "stand_in": True,
+        "result_bytes": RESULT_BYTES,
+    }
+    descriptor = os.open(plan.call_file(task.folder), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w", encoding="ascii") as file:
+        json.dump(call, file)

@@ -1,0 +1,122 @@
+"""Prepares a task, step by step, and gathers what it left.
+
+STEPS       before the start, in this order; what a failed one allocated is taken back
+collect     after the end: a function's result, the output folder as artifacts
+forget      once the end is recorded: nothing of the task is left here
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+from gpulayer.artifacts import collect
+from gpulayer.clock import Clock
+from gpulayer.contracts.messages import Assignment, Exit
+from gpulayer.worker.channel import WorkerChannel
+from gpulayer.worker.instructions import Collect
+from gpulayer.worker.slots import note_of
+from gpulayer.worker.steps import ending, environ, plan, secrets, visibility, workload, workspace
+from gpulayer.worker.steps.plan import TaskPlan
+
+GRACE_SECONDS = 10.0
+"""Between asking a task to end at its time limit and killing it."""
+
+LOG_BYTES = 1 << 30
+
+STEPS: tuple[Callable[[TaskPlan], None], ...] = (
+    workspace.make,
+    environ.fill,
+    visibility.limit,
+    workload.choose,
+    secrets.resolve,
+)
+
+
+class Supervisor(Protocol):
+    def call(self, op: str, **fields: Any) -> dict[str, Any]: ...
+
+
+class TaskRunner:
+    """Safe to share between threads; tasks do not touch each other's folders."""
+
+    def __init__(
+        self, folder: str, clock: Clock, *, interpreter: str, environ: Mapping[str, str]
+    ) -> None:
+        """`folder` holds one folder per task. `environ` and `interpreter` are the worker's."""
+        self._folder = folder
+        self._clock = clock
+        self._interpreter = interpreter
+        self._environ = environ
+
+    def prepare(self, assignment: Assignment, supervisor: Supervisor) -> dict[str, Any]:
+        """The `task` of the supervisor's `start`. Raises a `GPULayerError` or an `OSError` when
+        a step could not do its part; nothing is left of the task then."""
+
+        def lookup(envelope_id: str, names: Sequence[str]) -> Mapping[str, str | None]:
+            answer = supervisor.call("environ", envelope_id=envelope_id, names=list(names))
+            return answer["values"]  # type: ignore[no-any-return]
+
+        task = TaskPlan(
+            assignment,
+            self._folder_of(assignment.task_id),
+            self._interpreter,
+            self._environ,
+            lookup,
+        )
+        try:
+            for step in STEPS:
+                step(task)
+        except BaseException:
+            task.undo.close()
+            raise
+        task.undo.pop_all()
+        return _start_message(task)
+
+    def refused(self, error: Exception) -> Exit:
+        """The end of a task that never began because of `error`."""
+        return ending.of_refusal(error, self._clock.now())
+
+    def collect(self, order: Collect, channel: WorkerChannel) -> Exit:
+        """The end with all that the task left. `ConnectionError`: there is no plane to take the
+        outputs now; ask again."""
+        folder = self._folder_of(order.task_id)
+        end = ending.of_process(order.exit)
+        if order.note.get("kind") == "function":
+            end = ending.with_result(end, folder)
+        found = collect.outputs(plan.outputs(folder), channel.put_artifact)
+        return ending.with_outputs(end, found.outputs, found.note)
+
+    def forget(self, task_id: str) -> None:
+        workspace.remove(self._folder_of(task_id))
+
+    def _folder_of(self, task_id: str) -> str:
+        return os.path.join(self._folder, task_id)
+
+
+def _start_message(task: TaskPlan) -> dict[str, Any]:
+    assignment = task.assignment
+    attach_id = assignment.origin.get("attach_id")
+    attached = attach_id is not None and assignment.attempt == 1
+    return {
+        "task_id": assignment.task_id,
+        "fence": assignment.fence,
+        "job_id": assignment.job_id,
+        "index": assignment.index,
+        "attempt": assignment.attempt,
+        "argv": task.argv,
+        "envelope_id": assignment.envelope_id,
+        "attach_id": attach_id,
+        "environ": task.whole,
+        "set": task.set,
+        "unset": [name for name in task.unset if name not in task.set],
+        "cwd": task.cwd,
+        "timeout_seconds": assignment.timeout_seconds,
+        "grace_seconds": GRACE_SECONDS,
+        "redact": [list(pair) for pair in task.redact],
+        "stdin": "attach" if attached else "null",
+        "unbuffered": attach_id is None,
+        "log_limit_bytes": LOG_BYTES,
+        "note": note_of(assignment),
+    }
