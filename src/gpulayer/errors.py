@@ -208,6 +208,8 @@ _TABLE: tuple[Slug, ...] = (
     Slug("artifact-not-found", NotFoundError, 3, 125, 404,
          "No artifact has that digest, or the job left no such file. `gpulayer status JOB` "
          "lists its outputs."),
+    Slug("digest-mismatch", RefusedError, 1, 125, 422,
+         "The bytes that arrived are not those that were announced. Send them again."),
     Slug("worker-not-found", NotFoundError, 3, 125, 404,
          "No worker has that id or name. `gpulayer workers` lists them."),
     Slug("file-not-found", NotFoundError, 2, 125, 404, "The file does not exist."),

@@ -1,0 +1,247 @@
+"""Files by what is in them: a folder in which a file's name is the SHA-256 of its bytes.
+
+    FOLDER/ab/abcdef...    whole and synced; written once, never changed
+    FOLDER/.new/           being written; a leftover means that a writer died
+    FOLDER/.damaged/       did not hold what its name says; kept for a look, never served
+
+A file appears by rename after its bytes are on the disk, so a name that exists is whole. All
+methods may be called by any thread of any process at the same time, and are twice-safe. Memory
+does not grow with a file's size.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import itertools
+import os
+import re
+import stat
+from collections.abc import Iterable, Iterator
+from io import BufferedReader
+from pathlib import Path
+from typing import BinaryIO
+
+from gpulayer.contracts.ids import Digest
+from gpulayer.errors import GPULayerError, NotFoundError, RefusedError, StorageError
+
+CHUNK = 1 << 20
+
+
+class LocalArtifacts:
+    """The artifacts of one folder. Makes the folder, but not its parents: a deleted home stays so.
+
+    Every method raises StorageError `disk-full`, `read-only` or `disk-error` for what the disk
+    refuses, and then has stored nothing.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        self.folder = Path(folder)
+        self._names = itertools.count()
+        for made in (self.folder, self.folder / ".new", self.folder / ".damaged"):
+            with _Asking(made):
+                _make_folder(made)
+
+    def put_file(self, path: str | os.PathLike[str]) -> tuple[Digest, int]:
+        """Keep a copy of a regular file; its last component may not be a symbolic link."""
+        with _open_regular(Path(path)) as source:
+            return self.put_stream(_chunks(source))
+
+    def put_stream(
+        self, chunks: Iterable[bytes], expected: str | None = None
+    ) -> tuple[Digest, int]:
+        """Keep what `chunks` yield. If that is not `expected`, or they raise, nothing is kept."""
+        temporary = self.folder / ".new" / f"{os.getpid()}-{id(self)}-{next(self._names)}"
+        with _Asking(temporary):
+            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _SAFE, 0o400)
+        try:
+            with open(descriptor, "wb", buffering=0) as file:
+                digest, size = _write(file, temporary, chunks)
+            if expected is not None and digest != expected:
+                raise _mismatch(expected, digest)
+            self._publish(temporary, digest)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+        return digest, size
+
+    def open(self, digest: str) -> BufferedReader:
+        """The bytes, read from the start and compared with their name before you get them.
+
+        What does not match is moved away and raises StorageError `corrupt`.
+        """
+        path = self.path(digest)
+        file = _open_regular(path)
+        try:
+            with _Asking(path):
+                sound = hashlib.file_digest(file, "sha256").hexdigest() == digest
+                file.seek(0)
+            if not sound:
+                raise self._damaged(path)
+        except BaseException:
+            file.close()
+            raise
+        return file
+
+    def path(self, digest: str) -> Path:
+        """Where it lies, not verified. Raises NotFoundError `artifact-not-found`."""
+        path = self._place(digest)
+        if not path.is_file():
+            raise _not_found(digest)
+        return path
+
+    def has(self, digest: str) -> bool:
+        return self._place(digest).is_file()
+
+    def delete(self, digest: str) -> int:
+        """How many bytes that freed; 0 when it was not there. A reader of it reads to the end."""
+        path = self._place(digest)
+        with _Asking(path):
+            try:
+                size = path.lstat().st_size
+                path.unlink()
+            except FileNotFoundError:
+                return 0
+        return size
+
+    def digests(self) -> Iterator[Digest]:
+        """Every artifact, in order. One that goes meanwhile may be missing."""
+        for shelf in sorted(self.folder.glob("[0-9a-f][0-9a-f]")):
+            yield from (Digest(path.name) for path in sorted(shelf.iterdir()))
+
+    def age_seconds(self, digest: str, now: float) -> float:
+        """How long ago it was last put, at the Unix time `now`; a young one may not yet be named
+        by its job. Raises NotFoundError."""
+        try:
+            return now - self._place(digest).stat().st_mtime
+        except FileNotFoundError:
+            raise _not_found(digest) from None
+
+    def sweep(self, before: float) -> int:
+        """Delete what writers that died left behind, last touched before `before` (Unix time)."""
+        swept = 0
+        for path in (self.folder / ".new").iterdir():
+            try:
+                if path.stat().st_mtime < before:
+                    path.unlink()
+                    swept += 1
+            except FileNotFoundError:
+                continue
+        return swept
+
+    def _place(self, digest: str) -> Path:
+        if not _DIGEST.fullmatch(digest):
+            raise _not_found(digest)
+        return self.folder / digest[:2] / digest
+
+    def _publish(self, temporary: Path, digest: Digest) -> None:
+        place = self._place(digest)
+        with _Asking(place):
+            if _make_folder(place.parent):
+                _sync_folder(self.folder)
+            os.replace(temporary, place)
+            _sync_folder(place.parent)
+
+    def _damaged(self, path: Path) -> StorageError:
+        with _Asking(path):
+            os.replace(path, self.folder / ".damaged" / path.name)
+        return StorageError(
+            "corrupt",
+            f"Artifact {path.name[:12]} does not hold what its name says; it was set aside.",
+            where=str(self.folder / ".damaged" / path.name),
+            why="the disk or another program changed it",
+        )
+
+
+class _Asking:
+    """Turn what the system says about a path into our errors."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, OSError):
+            raise _refused(self._path, error) from error
+
+
+def _refused(path: Path, error: OSError) -> GPULayerError:
+    slug, message = "disk-error", "The disk refused to read or write an artifact."
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        slug, message = "disk-full", "The disk is full, so the artifact was not kept."
+    elif error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT, errno.ENOTDIR):
+        slug, message = "read-only", "The folder of the artifacts cannot be used."
+    return StorageError(slug, message, where=str(path), why=error.strerror or str(error))
+
+
+def _open_regular(path: Path) -> BufferedReader:
+    try:
+        # Not blocking: opening a FIFO would wait for its writer.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | _SAFE)
+    except FileNotFoundError as error:
+        raise NotFoundError(
+            "file-not-found", "The file does not exist.", where=str(path)
+        ) from error
+    except OSError as error:
+        why = "it is a symbolic link" if error.errno == errno.ELOOP else error.strerror or ""
+        raise RefusedError("not-allowed", "Cannot read it.", where=str(path), why=why) from error
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise RefusedError("not-allowed", "It is not a regular file.", where=str(path))
+    return open(descriptor, "rb")
+
+
+def _chunks(file: BufferedReader) -> Iterator[bytes]:
+    while chunk := file.read(CHUNK):
+        yield chunk
+
+
+def _write(file: BinaryIO, path: Path, chunks: Iterable[bytes]) -> tuple[Digest, int]:
+    seen, size = hashlib.sha256(), 0
+    for chunk in chunks:
+        seen.update(chunk)
+        size += len(chunk)
+        with _Asking(path):
+            rest = memoryview(chunk)
+            while rest:
+                rest = rest[file.write(rest) :]
+    with _Asking(path):
+        os.fsync(file.fileno())
+    return Digest(seen.hexdigest()), size
+
+
+def _make_folder(path: Path) -> bool:
+    try:
+        path.mkdir(mode=0o700)
+    except FileExistsError:
+        return False
+    return True
+
+
+def _sync_folder(path: Path) -> None:
+    # A rename is on the disk only when its folder is (fsync(2)).
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _not_found(digest: str) -> NotFoundError:
+    return NotFoundError(
+        "artifact-not-found", f"There is no artifact {digest[:12]}.", hint="gpulayer ps --all"
+    )
+
+
+def _mismatch(expected: str, digest: str) -> RefusedError:
+    return RefusedError(
+        "digest-mismatch",
+        "The bytes are not those that were announced, so nothing was kept.",
+        why=f"announced {expected[:12]}, received {digest[:12]}",
+    )
+
+
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+_SAFE = os.O_NOFOLLOW | os.O_CLOEXEC
