@@ -37,25 +37,59 @@ Runner = Callable[[Sequence[str], float], Completed]
 deadline."""
 
 
-def run_program(argv: Sequence[str], seconds: float) -> Completed:
-    """The real runner: no stdin, the C locale, a process group of its own."""
+class Programs:
+    """The real runner: no stdin, the C locale, a process group of its own. Threads may share it.
+
+    A program that outlived its kill is not started a second time while it lives; whoever asks is
+    told at once that it does not answer. So a wedged driver costs one process, not one a minute.
+    """
+
+    def __init__(self, end: Callable[[subprocess.Popen[bytes]], bool] | None = None) -> None:
+        self._end = end or _kill
+        self._stuck: dict[tuple[str, ...], subprocess.Popen[bytes]] = {}
+
+    def __call__(self, argv: Sequence[str], seconds: float) -> Completed:
+        stuck = self._stuck.get(tuple(argv))
+        if stuck is not None and stuck.poll() is None:
+            return Completed(None, problem="timeout")
+        try:
+            child = subprocess.Popen(
+                list(argv),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
+                env={**os.environ, "LC_ALL": "C"},
+            )
+        except OSError as error:
+            return Completed(None, err=str(error), problem="missing")
+        try:
+            out, err = child.communicate(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            if not self._end(child):
+                self._stuck[tuple(argv)] = child
+            return Completed(None, problem="timeout")
+        return Completed(child.returncode, _text(out), _text(err))
+
+
+def _kill(child: subprocess.Popen[bytes]) -> bool:
+    """Kills the child's group; whether the child is gone a second later."""
     try:
-        child = subprocess.Popen(
-            list(argv),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            start_new_session=True,
-            env={**os.environ, "LC_ALL": "C"},
-        )
-    except OSError as error:
-        return Completed(None, err=str(error), problem="missing")
+        os.killpg(child.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
     try:
-        out, err = child.communicate(timeout=seconds)
+        child.communicate(timeout=1)
+        return True
     except subprocess.TimeoutExpired:
-        _end(child)
-        return Completed(None, problem="timeout")
-    return Completed(child.returncode, _text(out), _text(err))
+        for pipe in (child.stdout, child.stderr):
+            if pipe is not None:
+                pipe.close()
+        return False
+
+
+run_program = Programs()
+"""The runner of this process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,19 +146,6 @@ class Machine:
         if found is not None:
             return found
         return next((path for path in also if self.exists(path)), None)
-
-
-def _end(child: subprocess.Popen[bytes]) -> None:
-    try:
-        os.killpg(child.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
-    try:
-        child.communicate(timeout=1)
-    except subprocess.TimeoutExpired:
-        for pipe in (child.stdout, child.stderr):
-            if pipe is not None:
-                pipe.close()
 
 
 def _text(data: bytes) -> str:

@@ -38,7 +38,8 @@ def smi_path(machine: Machine) -> str | None:
 
 
 def discover(machine: Machine, owned: frozenset[int]) -> Found:
-    """Asks the driver; at most twice the deadline, and never raises for what it says."""
+    """Asks the driver; never raises for what it says. Stops asking at the first question that
+    it does not answer in time."""
     reading = _from_nvml(machine)
     if not isinstance(reading, Reading):
         return Found(notes=(reading,))

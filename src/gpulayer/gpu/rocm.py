@@ -53,7 +53,7 @@ def discover(machine: Machine) -> Found:
         numa = (machine.read(f"/sys/bus/pci/devices/{bus}/numa_node") or "").strip()
         found.append(
             GpuDevice(
-                uuid=f"GPU-{node.get('unique_id', 0):016x}",
+                uuid=_uuid(node),
                 index=index,
                 vendor="amd",
                 name=told.name,
@@ -61,7 +61,7 @@ def discover(machine: Machine) -> Found:
                 memory_gb=None if not memory else round(memory / host.GB, 3),
                 memory_kind="dedicated",
                 numa_node=int(numa) if numa.isdigit() else None,
-                link_group=node.get("hive_id") and 0,
+                link_group=0 if node.get("hive_id") else None,
             )
         )
     return Found(tuple(found), driver=driver)
@@ -140,6 +140,12 @@ def _bus(node: Mapping[str, int]) -> str:
     place = node.get("location_id", 0)
     domain = node.get("domain", 0)
     return f"{domain:04x}:{place >> 8 & 0xFF:02x}:{place >> 3 & 0x1F:02x}.{place & 7:x}"
+
+
+def _uuid(node: Mapping[str, int]) -> str:
+    """As ROCR_VISIBLE_DEVICES takes it; small cards have no number, and are named by their place."""
+    number = node.get("unique_id", 0)
+    return f"GPU-{number:016x}" if number else f"amd-{_bus(node)}"
 
 
 def _architecture(node: Mapping[str, int]) -> str:
