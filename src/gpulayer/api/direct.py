@@ -60,7 +60,6 @@ class Direct:
             if match is not None and route.method == method:
                 found = {name: unquote(value) for name, value in match.groupdict().items()}
                 call = Call(found, dict(parse_qsl(split.query)), body)
-                self._handlers.note_call(route)
                 return settle_blocking(
                     getattr(self._handlers, route.name)(call), self._handlers.wakeups
                 )

@@ -53,7 +53,6 @@ class App:
 
         async def endpoint(request: Request) -> Response:
             try:
-                self._handlers.note_call(route)
                 body = await self._body(request, route)
                 call = Call(request.path_params, request.query_params, body)
                 answer = await settle(handler(call), self._handlers.wakeups)

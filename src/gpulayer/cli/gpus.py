@@ -17,7 +17,7 @@ HEADERS = ("WORKER", "GPU", "MODEL", "MEMORY", "UTIL", "FREE FOR JOBS", "JOB")
 @options("json", "quiet")
 def command(as_json: bool, quiet: bool) -> None:
     """List GPUs, whether jobs may have them, and who has them."""
-    workers = connect().call("GET", "/v1/workers?gpus=1")["workers"]
+    workers = connect().call("GET", "/v1/workers")["workers"]
     if as_json:
         found = [{"worker": w["name"], **gpu} for w, gpu in _all(workers)]
         render.json_document({"gpus": found, "notes": _notes(workers)})
@@ -40,7 +40,7 @@ def _all(workers: Any) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
 
 
 def _row(worker: Mapping[str, Any], gpu: Mapping[str, Any]) -> tuple[str, ...]:
-    holder = worker.get("gpu_jobs", {}).get(gpu["uuid"])
+    holder = worker["gpus_used"].get(gpu["uuid"])
     memory, load = gpu.get("memory_gb"), gpu.get("utilization")
     return (
         worker["name"],

@@ -26,8 +26,8 @@ def command(job: str, as_json: bool) -> None:
         )
     if as_json:
         render.json_document({"job": found["id"], "result": result})
-    elif result.get("value") is not None:
-        render.data(json.dumps(json.loads(result["value"]), indent=2))
+    elif "value" in result:
+        render.data(json.dumps(result["value"], indent=2))
     else:
         raise RefusedError(
             "no-result",

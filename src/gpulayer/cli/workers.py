@@ -9,6 +9,10 @@ import click
 
 from gpulayer.cli import render
 from gpulayer.cli.session import connect, options
+from gpulayer.clock import SystemClock
+
+RECENT_SECONDS = 30.0
+"""A heartbeat is written down every few seconds; what is younger is now."""
 
 HEADERS = ("WORKER", "STATE", "GPUS", "CPU", "MEMORY", "PYTHON", "VERSION", "SEEN")
 
@@ -24,12 +28,13 @@ def command(as_json: bool, quiet: bool) -> None:
         for worker in workers:
             render.data(worker["id"])
     elif workers:
-        render.table(HEADERS, [_row(worker) for worker in workers])
+        now = SystemClock().now()
+        render.table(HEADERS, [_row(worker, now) for worker in workers])
     else:
         render.say("no worker has registered yet")
 
 
-def _row(worker: Mapping[str, Any]) -> tuple[str, ...]:
+def _row(worker: Mapping[str, Any], now: float) -> tuple[str, ...]:
     has = worker["capabilities"]
     memory = has.get("memory_gb")
     pythons = has.get("interpreters") or [{}]
@@ -41,7 +46,7 @@ def _row(worker: Mapping[str, Any]) -> tuple[str, ...]:
         f"{memory:.0f} GB" if memory else "-",
         pythons[0].get("version") or "-",
         has.get("version") or "-",
-        render.duration(worker["seen_seconds"]) if worker.get("seen_seconds", 0) > 10 else "now",
+        "now" if now - worker["seen_at"] < RECENT_SECONDS else render.duration(now - worker["seen_at"]),
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Generator, Iterator, Mapping
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
@@ -130,8 +129,7 @@ class Job:
         self._found = dict(found)
         try:
             if found["state"] == "succeeded":
-                value = (found.get("result") or {}).get("value")
-                future.set_result(0 if value is None else json.loads(value))
+                future.set_result((found.get("result") or {}).get("value", 0))
             else:
                 future.set_exception(failure_of(found, self._last_lines()))
         except Exception as error:

@@ -1,0 +1,254 @@
+"""One small function per route: a `Call` in, one method of the plane, an answer out.
+
+Everything here is translation: bodies to messages, records to JSON, waiting to `Parked`. A rule
+that is tempting to put here belongs into the plane.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, Protocol
+
+from gpulayer._version import __version__
+from gpulayer.api.answers import Call, Parked, Raw
+from gpulayer.artifacts.store import LocalArtifacts
+from gpulayer.contracts.messages import WIRE, Acquire, Register, Report
+from gpulayer.control_plane.plane import ControlPlane
+from gpulayer.control_plane.ports import then
+from gpulayer.control_plane.submission import Submission
+from gpulayer.control_plane.wakeups import ANY_JOB, Wakeups, job_topic, worker_topic
+from gpulayer.errors import RefusedError, UsageError
+
+PARK_SECONDS = 60.0
+"""Longest that a call is held."""
+LOG_BYTES = 1 << 20
+"""Most log bytes of one answer."""
+
+
+class Host(Protocol):
+    """The process around the plane: what only it can do or tell."""
+
+    kind: str
+    home: str
+    uploads: str
+    """Folder for bodies on their way in."""
+
+    def stop(self) -> None:
+        """End the plane and all that belongs to it, after the current call is answered."""
+
+    def takeover(self, wish: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Agree to hand over to the process that asks, or raise why not."""
+
+    def processes(self) -> list[dict[str, Any]]:
+        """[{kind, pid, note}] of everything that belongs to this plane."""
+
+
+class Handlers:
+    """The routes of one plane. Thread-safe."""
+
+    def __init__(self, plane: ControlPlane, artifacts: LocalArtifacts, host: Host) -> None:
+        self._plane = plane
+        self._artifacts = artifacts
+        self._host = host
+        self._disk = ThreadPoolExecutor(2, "gpulayer-disk")
+
+    @property
+    def wakeups(self) -> Wakeups:
+        return self._plane.wakeups
+
+    @property
+    def uploads(self) -> str:
+        return self._host.uploads
+
+    def version(self, call: Call) -> Any:
+        return {
+            "version": __version__,
+            "wire": WIRE,
+            "pid": os.getpid(),
+            "kind": self._host.kind,
+            "home": self._host.home,
+        }
+
+    def submit(self, call: Call) -> Any:
+        jobs = self._plane.submit([_submission(call.body, call.body)])
+        return then(jobs, lambda accepted: self._plane.job_json(accepted[0].id))
+
+    def submit_batch(self, call: Call) -> Any:
+        wanted = call.body.get("jobs")
+        if not isinstance(wanted, list):
+            raise UsageError("usage", "a batch needs a list of jobs")
+        jobs = self._plane.submit([_submission(one, call.body) for one in wanted])
+        return then(
+            jobs,
+            lambda accepted: {
+                "jobs": [{"id": j.id, "name": j.name, "state": j.state} for j in accepted]
+            },
+        )
+
+    def plan(self, call: Call) -> Any:
+        return self._plane.plan(call.body.get("spec") or {}, call.body.get("origin") or {})
+
+    def jobs(self, call: Call) -> Any:
+        found = self._plane.jobs(
+            everything=call.query.get("all") == "1",
+            limit=call.number("limit", 100),
+            name=call.query.get("name"),
+        )
+        return {"jobs": found}
+
+    def job(self, call: Call) -> Any:
+        job_id = self._plane.find(call.path["selector"], call.query.get("session"))
+        seconds = call.seconds("wait", PARK_SECONDS)
+        if not seconds:
+            return self._plane.job_json(job_id)
+        until = call.query.get("until", "finished")
+
+        def look(last: bool) -> Any:
+            found = self._plane.job_json(job_id)
+            is_there = found["finished_at"] or (until == "started" and found["started_at"])
+            return found if last or is_there else None
+
+        return Parked((job_topic(job_id),), seconds, look)
+
+    def results(self, call: Call) -> Any:
+        session, after = call.query.get("session", ""), call.number("after")
+
+        def look(last: bool) -> Any:
+            ended, cursor = self._plane.ended(session, after)
+            return {"jobs": ended, "next": cursor} if last or ended else None
+
+        return Parked((ANY_JOB,), call.seconds("wait", PARK_SECONDS), look)
+
+    def events(self, call: Call) -> Any:
+        job_id = self._plane.find(call.path["selector"], call.query.get("session"))
+        after = call.number("after")
+
+        def look(last: bool) -> Any:
+            found, ended = self._plane.events(job_id, after)
+            return {"events": found, "ended": ended} if last or found or ended else None
+
+        return Parked((job_topic(job_id),), call.seconds("wait", PARK_SECONDS), look)
+
+    def decision(self, call: Call) -> Any:
+        return self._plane.decision(call.path["selector"])
+
+    def logs(self, call: Call) -> Any:
+        job_id = self._plane.find(call.path["selector"], call.query.get("session"))
+        offset = call.number("offset")
+
+        def look(last: bool) -> Any:
+            data, following, complete = self._plane.log(job_id, offset, LOG_BYTES)
+            if not (data or complete or last):
+                return None
+            headers = {"X-Gpulayer-Next": str(following), "X-Gpulayer-Eof": str(int(complete))}
+            return Raw(data, headers)
+
+        return Parked((job_topic(job_id),), call.seconds("wait", PARK_SECONDS), look)
+
+    def cancel(self, call: Call) -> Any:
+        body = call.body
+        job = self._plane.cancel(
+            call.path["selector"],
+            mode=body.get("mode", "term"),
+            grace_seconds=float(body.get("grace_seconds", 10.0)),
+        )
+        return then(job, lambda asked: self._plane.job_json(asked.id))
+
+    def retry(self, call: Call) -> Any:
+        body = call.body
+        job = self._plane.retry(
+            call.path["selector"],
+            origin=body.get("origin"),
+            envelope_id=body.get("envelope_id"),
+            idempotency_key=body.get("idempotency_key"),
+        )
+        return then(job, lambda fresh: self._plane.job_json(fresh.id))
+
+    def put_artifact(self, call: Call) -> Any:
+        digest, upload = call.path["digest"], call.body
+
+        def keep() -> Any:
+            try:
+                with open(upload, "rb") as source:
+                    pieces = iter(lambda: source.read(LOG_BYTES), b"")
+                    _, size = self._artifacts.put_stream(pieces, digest)
+            finally:
+                os.unlink(upload)
+            return {"digest": digest, "size": size}
+
+        return self._disk.submit(keep)
+
+    def get_artifact(self, call: Call) -> Any:
+        digest = call.path["digest"]
+
+        def check() -> Raw:
+            self._artifacts.open(digest).close()  # reads it whole: what is damaged is not served
+            return Raw(file=str(self._artifacts.path(digest)))
+
+        return self._disk.submit(check)
+
+    def workers(self, call: Call) -> Any:
+        return {"workers": self._plane.workers()}
+
+    def doctor(self, call: Call) -> Any:
+        return {"processes": self._host.processes(), **self._plane.health()}
+
+    def gc(self, call: Call) -> Any:
+        return self._plane.gc(
+            dry_run=bool(call.body.get("dry_run")), older_than=call.body.get("older_than")
+        )
+
+    def stop(self, call: Call) -> Any:
+        running = self._plane.unfinished()
+        if running and not call.body.get("force"):
+            raise RefusedError(
+                "job-not-finished",
+                f"{running} jobs have not ended",
+                why="ending the plane would end them",
+                hint=("gpulayer ps", "gpulayer stop --force"),
+            )
+        return then(self._plane.cancel_all(), self._stopping)
+
+    def takeover(self, call: Call) -> Any:
+        return self._host.takeover(call.body)
+
+    def register(self, call: Call) -> Any:
+        return then(self._plane.register(Register.from_json(call.body)), lambda r: r.to_json())
+
+    def report(self, call: Call) -> Any:
+        return then(self._plane.report(Report.from_json(call.body)), lambda r: r.to_json())
+
+    def acquire(self, call: Call) -> Any:
+        message = Acquire.from_json(call.body)
+        topic = worker_topic(message.worker_id)
+
+        def look(last: bool) -> Any:
+            found = self._plane.acquire_now(message)
+            is_there = found.assignments or found.cancel or found.leave or not found.ok
+            return found.to_json() if last or is_there else None
+
+        return Parked((topic,), min(message.park_seconds, PARK_SECONDS), look)
+
+    def append_log(self, call: Call) -> Future[Any]:
+        size = self._plane.append_log(
+            call.path["task"], call.number("fence"), call.number("offset"), call.body
+        )
+        return then(size, lambda total: {"size": total})
+
+    def _stopping(self, _: Any) -> Any:
+        self._host.stop()
+        return {"stopping": True}
+
+
+def _submission(body: Mapping[str, Any], shared: Mapping[str, Any]) -> Submission:
+    spec = body.get("spec")
+    if not isinstance(spec, Mapping):
+        raise UsageError("usage", "a submission needs a spec")
+    return Submission(
+        spec=spec,
+        origin=shared.get("origin") or {},
+        idempotency_key=body.get("idempotency_key"),
+        envelope_id=shared.get("envelope_id"),
+    )
