@@ -2,8 +2,8 @@
 
 `discover_fast` reads a few files and starts nothing. Where there is a sign of a GPU it answers
 `gpus=None` (not known yet), and `discover_gpus` asks the drivers, each in a child process with a
-deadline. Where there is no sign, the first step is already the whole answer. Interpreters are
-found by `gpu.interpreters`, which the worker asks beside this.
+deadline. Where there is no sign, the first step is already the whole answer. `discover` is all of
+it in one call, the interpreters included.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from gpulayer._version import __version__
 from gpulayer.contracts.capabilities import GpuDevice, WorkerCapabilities
 from gpulayer.gpu import absence, apple, host, nvidia, rocm, visibility
 from gpulayer.gpu.found import Found
+from gpulayer.gpu.frameworks import Drivers
+from gpulayer.gpu.interpreters import find_interpreters
 from gpulayer.gpu.machine import Machine, Runner, run_program
 
 
@@ -36,10 +38,12 @@ def discover(
     *,
     workspace: Path | None = None,
 ) -> WorkerCapabilities:
-    """Both steps; as long as the drivers take, which have a deadline each."""
+    """Both steps and the interpreters; blocks for the drivers, which have a deadline each."""
     machine = Machine(run=run, environ=dict(os.environ if environ is None else environ))
     fast = discover_fast(machine, workspace=workspace)
-    return fast if fast.gpus is not None else with_gpus(fast, discover_gpus(machine))
+    whole = fast if fast.gpus is not None else with_gpus(fast, discover_gpus(machine))
+    pythons = find_interpreters(machine.environ, run=run, drivers=Drivers.of(whole))
+    return dataclasses.replace(whole, interpreters=pythons)
 
 
 def discover_fast(machine: Machine, *, workspace: Path | None = None) -> WorkerCapabilities:

@@ -143,7 +143,7 @@ def _bus(node: Mapping[str, int]) -> str:
 
 
 def _uuid(node: Mapping[str, int]) -> str:
-    """As ROCR_VISIBLE_DEVICES takes it; small cards have no number, and are named by their place."""
+    """As ROCR_VISIBLE_DEVICES takes it; a small card has no number, and is named by its place."""
     number = node.get("unique_id", 0)
     return f"GPU-{number:016x}" if number else f"amd-{_bus(node)}"
 

@@ -1,11 +1,12 @@
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
 
 from gpulayer.contracts.capabilities import WorkerCapabilities
-from gpulayer.gpu.discovery import discover_fast, discover_gpus, with_gpus
+from gpulayer.gpu.discovery import discover, discover_fast, discover_gpus, with_gpus
 from gpulayer.gpu.machine import Completed, Machine
 from tests.unit.gpu.fakes.load import fake
 
@@ -232,3 +233,10 @@ def test_this_machine_answers_at_once() -> None:
     assert fast.cpu_cores > 0
     assert fast.memory_gb is not None
     assert fast.disk_gb is not None
+
+
+def test_one_call_gives_everything_about_this_machine() -> None:
+    whole = discover()
+    assert whole.gpus is not None
+    assert whole.gpus or whole.gpu_note
+    assert Path(sys.executable).resolve() in [Path(p.path).resolve() for p in whole.interpreters]
