@@ -15,6 +15,7 @@ from typing import Any
 
 from gpulayer.contracts.capabilities import Interpreter, WorkerCapabilities
 from gpulayer.gpu.discovery import discover_fast, discover_gpus, with_gpus
+from gpulayer.gpu.frameworks import Drivers
 from gpulayer.gpu.interpreters import find_interpreters
 from gpulayer.gpu.machine import Machine
 
@@ -39,7 +40,9 @@ class ThisMachine:
         if self._known.gpus is None:
             self._known = with_gpus(self._known, discover_gpus(self._machine))
             told(self.at_once())
-        found = find_interpreters(self._machine.environ, run=self._machine.run)
+        found = find_interpreters(
+            self._machine.environ, run=self._machine.run, drivers=Drivers.of(self._known)
+        )
         if found:
             self._known = self._with(found)
             told(self.at_once())
