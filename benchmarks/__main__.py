@@ -1,0 +1,57 @@
+"""Run every measure and print a table; `--json FILE` keeps the figures, `--only WORD` selects."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+
+from benchmarks import command_line, commands, logs, memory, plane
+from benchmarks.figures import Figure
+from benchmarks.scratch import scratch_home
+
+SUITES: dict[str, Callable[[dict[str, str]], Iterator[Figure]]] = {
+    "command_line": command_line.figures,
+    "commands": commands.figures,
+    "plane": plane.figures,
+    "memory": memory.figures,
+    "logs": logs.figures,
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks")
+    parser.add_argument("--json", metavar="FILE")
+    parser.add_argument("--only", metavar="WORD", default="")
+    wanted = parser.parse_args()
+    found: list[Figure] = []
+    for name, suite in SUITES.items():
+        if wanted.only in name:
+            with scratch_home() as environ:
+                for figure in suite(environ):
+                    found.append(figure)
+                    _show(figure)
+    if wanted.json:
+        machine = {"cores": os.cpu_count(), "python": platform.python_version(),
+                   "system": platform.platform()}  # fmt: skip
+        with open(wanted.json, "w") as file:
+            json.dump({"machine": machine, "figures": [asdict(f) for f in found]}, file, indent=2)
+
+
+def _show(figure: Figure) -> None:
+    budget = "" if figure.budget is None else f"  budget {figure.budget:g} {figure.unit}"
+    mark = {None: " ", True: "+", False: "-"}[figure.is_met]
+    kind = "peer" if figure.is_peer else ""
+    sys.stdout.write(
+        f"{mark} {figure.name:<52} {figure.value:>10.3f} {figure.unit:<4} n={figure.count:<5}"
+        f"{budget} {kind}\n"
+    )
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

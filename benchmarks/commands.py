@@ -1,0 +1,35 @@
+"""Many short commands, each with a record, a log and an exit code, beside what keeps none."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+
+import gpulayer as gl
+from benchmarks.figures import Figure, batch, calls
+
+COMMANDS = 1_000
+
+
+def figures(environ: dict[str, str]) -> Iterator[Figure]:
+    items = "\n".join(map(str, range(COMMANDS)))
+
+    def xargs() -> None:
+        subprocess.run(["xargs", "-P2", "-n1", "true"], input=items, text=True, check=True)
+
+    def serial() -> None:
+        for _ in range(COMMANDS):
+            subprocess.run(["true"], check=True)
+
+    yield Figure("1,000 x true, xargs -P2", batch(xargs, COMMANDS), "/s", 3, is_peer=True)
+    yield Figure("1,000 x true, subprocess.run", batch(serial, COMMANDS), "/s", 3, is_peer=True)
+    for name, place in (("local plane", False), ("embedded", ":memory:")):
+        with gl.connect(embedded=place) as client:
+            call = calls(lambda: client.submit(["true"]).wait(), 200)
+            yield Figure(f"one command, {name}", call * 1000, "ms", 200, 3.0 if place else None)
+            spec = {"workload": {"kind": "command", "command": ["true"]}}
+
+            def many() -> None:
+                gl.gather(*client.submit_specs([spec] * COMMANDS))
+
+            yield Figure(f"1,000 x true, {name}", batch(many, COMMANDS), "/s", 3, 600.0)
