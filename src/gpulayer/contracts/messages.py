@@ -180,10 +180,15 @@ class Acquire(Message):
     worker_id: str
     incarnation: int
     park_seconds: float = 25.0
+    seq: int = 0
+    """Grows with every call of the incarnation: of two, the larger one is newer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Acquired(Message):
+    """`ok` False: this call is over. Its incarnation is not known (any more), so register again;
+    or a newer call took its place, and then nobody waits for this answer."""
+
     ok: bool = True
     assignments: tuple[Assignment, ...] = ()
     cancel: tuple[Cancel, ...] = ()

@@ -1,0 +1,135 @@
+"""What a worker is given: tasks to run, orders to end some, and the room for their logs.
+
+An assignment is handed out until the worker names it in an inventory; an order to end a task,
+until the task has ended. Both are harmless twice. Only the newest acquire of a worker is served,
+so that nothing is handed to a connection that has died.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+
+from gpulayer.contracts.changes import Changes, TaskUpdate
+from gpulayer.contracts.ids import TaskId
+from gpulayer.contracts.messages import Acquire, Acquired, Assignment
+from gpulayer.contracts.records import Task
+from gpulayer.contracts.states import LIVE_TASK_STATES, TaskState
+from gpulayer.control_plane.orders import cancels
+from gpulayer.control_plane.ports import Ports, Reader, Tx, commit
+from gpulayer.control_plane.sessions import Session, Sessions
+from gpulayer.control_plane.wakeups import job_topic, worker_topic
+from gpulayer.errors import NotFoundError, RefusedError
+
+
+class Assignments:
+    """Thread-safe."""
+
+    def __init__(self, ports: Ports, sessions: Sessions) -> None:
+        self._ports = ports
+        self._sessions = sessions
+        self._leaving = False
+
+    def acquire_now(self, message: Acquire) -> Future[Acquired]:
+        """What there is at this moment; nothing: wait for the topic `worker:<id>` and ask again
+        with the same message. `ok` False: this call is over, whoever parks it answers it."""
+        answer: Future[Acquired] = Future()
+        answer.set_result(self._acquire(message))
+        return answer
+
+    def dismiss(self) -> None:
+        """From now on every acquire is told that the plane is going."""
+        self._leaving = True
+        for session in self._sessions.all():
+            self._ports.wakeups.publish(worker_topic(session.worker.id))
+
+    def append_log(self, task_id: str, fence: int, offset: int, data: bytes) -> Future[int]:
+        """The size of the segment now. Bytes that are there already are dropped; with a gap
+        before `offset` nothing is written and the size is smaller. No data asks for the size."""
+        with self._ports.store.read() as reader:
+            task = _task_of(reader, task_id, fence)
+            if data and not _takes_log(reader, task):
+                data = b""
+        if offset + len(data) > self._ports.settings.log_bytes:
+            raise RefusedError(
+                "too-large", f"the log of {task_id} is past {self._ports.settings.log_bytes} bytes"
+            )
+        answer: Future[int] = Future()
+        size = self._ports.logs.append(task.job_id, task.id, offset, data)
+        if data:
+            self._ports.wakeups.publish(job_topic(task.job_id))
+        if task.state not in LIVE_TASK_STATES and not task.log_complete and size >= task.log_size:
+            return self._complete(task, size)
+        answer.set_result(size)
+        return answer
+
+    def _acquire(self, message: Acquire) -> Acquired:
+        session = self._sessions.of(message.worker_id, message.incarnation)
+        if session is None or not self._is_newest(session, message):
+            return Acquired(ok=False)
+        if self._leaving:
+            return Acquired(leave=True)
+        now = self._ports.clock.monotonic()
+        with self._ports.store.read() as reader:
+            live = reader.live_tasks(worker_id=session.worker.id)
+            orders = cancels(reader, live)
+            new = [t for t in live if t.state is TaskState.ASSIGNED and t.id not in session.kept]
+            wanted: list[tuple[str, str]] = [("run", task.id) for task in new]
+            wanted += [(order.mode, order.task_id) for order in orders]
+            due = session.hand_out(wanted, now, self._ports.settings.redeliver_seconds)
+            return Acquired(
+                assignments=tuple(_assignment(reader, task) for task in new if task.id in due),
+                cancel=tuple(order for order in orders if order.task_id in due),
+            )
+
+    def _is_newest(self, session: Session, message: Acquire) -> bool:
+        with session.lock:
+            if message.seq < session.acquire or message.seq <= session.retired:
+                return False
+            superseded = message.seq > session.acquire
+            session.acquire = message.seq
+        if superseded:
+            self._ports.wakeups.publish(worker_topic(session.worker.id))
+        return True
+
+    def _complete(self, task: Task, size: int) -> Future[int]:
+        def note(tx: Tx) -> int:
+            update = TaskUpdate(task.id, task.state, {"log_complete": True})
+            commit(tx, Changes(task_updates=(update,)))
+            return size
+
+        return self._ports.write(note)
+
+
+def _assignment(reader: Reader, task: Task) -> Assignment:
+    job = reader.job(task.job_id)
+    if job is None:
+        raise LookupError(f"live task {task.id} has no job")
+    return Assignment(
+        task_id=task.id,
+        fence=task.fence,
+        job_id=job.id,
+        job_name=job.name,
+        index=task.index,
+        attempt=task.attempt,
+        rank=task.rank,
+        spec=job.spec,
+        origin=job.origin,
+        envelope_id=job.envelope_id,
+        gpus=task.gpus,
+        timeout_seconds=job.spec.get("timeout_seconds"),
+    )
+
+
+def _task_of(reader: Reader, task_id: str, fence: int) -> Task:
+    task = reader.task(TaskId(task_id))
+    if task is None or task.fence != fence:
+        raise NotFoundError("job-not-found", f"no task is called {task_id} with fence {fence}")
+    return task
+
+
+def _takes_log(reader: Reader, task: Task) -> bool:
+    """A later attempt closes the logs of the earlier ones, so that a job's log only ever grows
+    at its end."""
+    if task.state in LIVE_TASK_STATES:
+        return True
+    return not any(other.fence > task.fence for other in reader.tasks(task.job_id))

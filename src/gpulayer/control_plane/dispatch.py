@@ -1,0 +1,186 @@
+"""Giving queued jobs to workers: snapshot, place, apply, wake.
+
+    run_once:  the due heads of the queue by shape, and the workers as they are now
+               -> place (pure) -> lifecycle.placed or .unschedulable (pure) -> one transaction
+
+A pass costs shapes and workers, not the length of the queue: of each shape only the first few
+jobs are looked at, and another pass follows while one still finds something to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import Future
+from dataclasses import dataclass
+from threading import Lock
+
+from gpulayer.contracts.decision import (
+    Allocation,
+    Decision,
+    Outcome,
+    Pending,
+    Shape,
+    Snapshot,
+    WorkerView,
+)
+from gpulayer.contracts.ids import ShapeId, WorkerId
+from gpulayer.contracts.records import Task
+from gpulayer.contracts.states import LIVE_TASK_STATES
+from gpulayer.control_plane.lifecycle import jobs as rules
+from gpulayer.control_plane.ports import Ports, Reader, Tx, then
+from gpulayer.control_plane.scheduler.place import place
+from gpulayer.control_plane.sessions import Session, Sessions
+from gpulayer.control_plane.wakeups import ANY_JOB, job_topic, worker_topic
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """What one pass did."""
+
+    moved: int
+    """Jobs that were placed or failed."""
+    topics: frozenset[str]
+
+
+_IDLE = Pass(0, frozenset())
+
+
+class Dispatcher:
+    """Thread-safe. Asking for a pass while one is queued costs nothing."""
+
+    def __init__(self, ports: Ports, sessions: Sessions) -> None:
+        self._ports = ports
+        self._sessions = sessions
+        self._lock = Lock()
+        self._is_queued = False
+        self._said: dict[ShapeId, tuple[object, ...]] = {}
+        """What the newest waiting decision of a shape says."""
+
+    def request(self) -> None:
+        """See to it that a pass begins after now. What was committed before now is in it."""
+        if not self._ports.settings.dispatches_at_once:
+            return
+        with self._lock:
+            if self._is_queued:
+                return
+            self._is_queued = True
+        self.run_once()
+
+    def run_once(self) -> Future[Pass]:
+        """One pass, in one transaction. Wakes whom it concerns."""
+        return then(self._ports.write(self._place), self._tell)
+
+    def views(self, reader: Reader) -> list[WorkerView]:
+        """Every worker that this plane has met, with what its tasks hold."""
+        now = self._ports.clock.monotonic()
+        live: dict[WorkerId, list[Task]] = {}
+        for task in reader.live_tasks():
+            live.setdefault(task.worker_id, []).append(task)
+        return [
+            self._view(reader, session, live.get(session.worker.id, []), now)
+            for session in self._sessions.all()
+        ]
+
+    def snapshot(
+        self, reader: Reader, queue: tuple[Pending, ...], shapes: dict[ShapeId, Shape]
+    ) -> Snapshot:
+        """Everything that `place` looks at."""
+        workers = tuple(self.views(reader))
+        return Snapshot(shapes, queue, workers, {"fleet_settled": self._is_settled(workers)})
+
+    def _place(self, tx: Tx) -> Pass:
+        with self._lock:
+            self._is_queued = False
+        now = self._ports.clock.now()
+        queue = tuple(tx.ready_heads(now, self._ports.settings.pass_jobs))
+        if not queue:
+            return _IDLE
+        shapes = {shape_id: _shape(tx, shape_id) for shape_id in {p.shape_id for p in queue}}
+        snapshot = self.snapshot(tx, queue, shapes)
+        topics: set[str] = set()
+        moved = 0
+        for decision in place(snapshot):
+            told = self._carry_out(tx, decision, now)
+            moved += bool(told)
+            topics |= told
+            if told or self._is_news(decision):
+                tx.put_decision(decision, at=now, inputs=_inputs(snapshot, decision))
+        return Pass(moved, frozenset(topics))
+
+    def _is_news(self, decision: Decision) -> bool:
+        """A queue that waits for the same reason as before has nothing to write down."""
+        said = (decision.outcome, decision.verdicts, decision.summary)
+        if self._said.get(decision.shape_id) == said:
+            return False
+        self._said[decision.shape_id] = said
+        return True
+
+    def _carry_out(self, tx: Tx, decision: Decision, now: float) -> set[str]:
+        if decision.outcome is Outcome.WAITING:
+            return set()
+        job = tx.job(decision.job_id)
+        if job is None:
+            return set()
+        if decision.outcome is Outcome.UNSCHEDULABLE:
+            changes = rules.unschedulable(job, decision, now)
+        else:
+            sessions = {p.worker_id: self._sessions.get(p.worker_id) for p in decision.placements}
+            incarnations = {w: s.worker.incarnation for w, s in sessions.items() if s is not None}
+            fences = tx.next_fences(len(decision.placements))
+            changes = rules.placed(job, decision, fences, incarnations, now)
+        if not tx.apply(changes):
+            return set()
+        workers = {worker_topic(placement.worker_id) for placement in decision.placements}
+        return workers | {job_topic(job.id), ANY_JOB}
+
+    def _tell(self, done: Pass) -> Pass:
+        self._ports.wakeups.publish(*done.topics)
+        if done.moved:
+            self.request()
+        return done
+
+    def _view(
+        self, reader: Reader, session: Session, live: list[Task], now: float
+    ) -> WorkerView:
+        held = [*live, *_leftovers(reader, session, live)]
+        worker, capabilities = session.worker, session.capabilities
+        return WorkerView(
+            worker_id=worker.id,
+            name=worker.name,
+            target=worker.target,
+            capabilities=capabilities,
+            allocations=tuple(
+                Allocation(t.id, t.job_id, t.cpu_cores, t.memory_gb, t.gpus) for t in held
+            ),
+            draining=worker.draining,
+            offline=not self._sessions.is_online(session, now),
+        )
+
+    def _is_settled(self, workers: tuple[WorkerView, ...]) -> bool:
+        """False while the first worker may still be on its way."""
+        since = self._ports.clock.monotonic() - self._sessions.started
+        return bool(workers) or since >= self._ports.settings.settle_seconds
+
+
+def _leftovers(reader: Reader, session: Session, live: list[Task]) -> Iterator[Task]:
+    """Tasks that are over for the plane while the worker still has their processes: until it
+    says that they are gone, what they held is not free."""
+    for task_id in session.held.difference(task.id for task in live):
+        task = reader.task(task_id)
+        if task is not None and task.state not in LIVE_TASK_STATES:
+            yield task
+
+
+def _shape(tx: Tx, shape_id: ShapeId) -> Shape:
+    shape = tx.shape(shape_id)
+    if shape is None:
+        raise LookupError(f"shape {shape_id} of a queued job is not stored")
+    return shape
+
+
+def _inputs(snapshot: Snapshot, decision: Decision) -> dict[str, object]:
+    return {
+        "shape": snapshot.shapes[decision.shape_id],
+        "workers": snapshot.workers,
+        "limits": dict(snapshot.limits),
+    }

@@ -1,0 +1,158 @@
+"""What happens to a job before and beside its tasks: accepted, placed, refused, cancelled. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from gpulayer.contracts.changes import NOTHING, Changes, NewEvent
+from gpulayer.contracts.decision import Decision
+from gpulayer.contracts.ids import Fence, TaskId, WorkerId
+from gpulayer.contracts.records import Job, Result, Task
+from gpulayer.contracts.states import TERMINAL_JOB_STATES, JobState, Reason, TaskState
+from gpulayer.control_plane.lifecycle.moves import move_job, note_on_job
+
+_FIRMNESS = {None: 0, "int": 1, "term": 2, "kill": 3}
+
+_UNSCHEDULABLE_SLUGS = {"gpu_present": "no-gpu", "python": "python-mismatch"}
+"""Check that no worker passes -> slug that explains it best."""
+
+
+def submitted(job: Job) -> Changes:
+    """A new job and the first line of its story."""
+    message = f"again, after {job.retry_of}" if job.retry_of else ""
+    event = NewEvent(job.id, "submitted", job.state, job.reason, job.submitted_at, message)
+    return Changes(jobs=(job,), events=(event,))
+
+
+def placed(
+    job: Job,
+    decision: Decision,
+    fences: Sequence[Fence],
+    incarnations: Mapping[WorkerId, int],
+    now: float,
+) -> Changes:
+    """All tasks of the decision, each with its fence, and the job scheduled; one transaction."""
+    attempt = job.attempt + 1
+    tasks = tuple(
+        Task(
+            id=TaskId(f"t{fence}"),
+            fence=fence,
+            job_id=job.id,
+            index=0,
+            attempt=attempt,
+            rank=placement.rank,
+            worker_id=placement.worker_id,
+            incarnation=incarnations[placement.worker_id],
+            state=TaskState.ASSIGNED,
+            reason=Reason.PLACED,
+            cpu_cores=placement.cpu_cores,
+            memory_gb=placement.memory_gb,
+            gpus=placement.gpus,
+            assigned_at=now,
+        )
+        for placement, fence in zip(decision.placements, fences, strict=True)
+    )
+    where = [{"task": t.id, "worker": t.worker_id, "gpus": list(t.gpus)} for t in tasks]
+    return Changes(tasks=tasks) + move_job(
+        job,
+        JobState.SCHEDULED,
+        Reason.PLACED,
+        now,
+        kind="placed",
+        message=decision.summary,
+        task_id=tasks[0].id,
+        data={"attempt": attempt, "tasks": where},
+        attempt=attempt,
+    )
+
+
+def unschedulable(job: Job, decision: Decision, now: float) -> Changes:
+    """The job asked to fail rather than wait for a worker that does not exist."""
+    failing = [{check.name for check in verdict.checks[:1]} for verdict in decision.verdicts]
+    common = set.intersection(*failing) if failing else set()
+    slug = next((_UNSCHEDULABLE_SLUGS[c] for c in common if c in _UNSCHEDULABLE_SLUGS), None)
+    return end_job(
+        job,
+        JobState.FAILED,
+        Reason.UNSCHEDULABLE,
+        now,
+        message=decision.summary,
+        slug=slug or "no-matching-worker",
+    )
+
+
+def cancelled(
+    job: Job, mode: str, grace_seconds: float, reason: Reason, now: float
+) -> Changes:
+    """At once while nothing runs; else a flag that goes to the worker until its task has ended.
+
+    Asking again changes nothing, except that a firmer mode replaces a softer one.
+    """
+    if job.state in TERMINAL_JOB_STATES:
+        return NOTHING
+    if job.state in (JobState.QUEUED, JobState.PROVISIONING):
+        return end_job(
+            job,
+            JobState.CANCELLED,
+            reason,
+            now,
+            message="cancelled before it began",
+            slug="cancelled",
+            cancel_requested_at=now,
+            cancel_mode=mode,
+            cancel_reason=reason,
+        )
+    if _FIRMNESS[mode] <= _FIRMNESS[job.cancel_mode]:
+        return NOTHING
+    return note_on_job(
+        job,
+        now,
+        "cancelling",
+        message=f"asked to end ({mode})",
+        cancel_requested_at=job.cancel_requested_at or now,
+        cancel_mode=mode,
+        cancel_grace=grace_seconds,
+        cancel_reason=job.cancel_reason or reason,
+    )
+
+
+def end_job(
+    job: Job,
+    after: JobState,
+    reason: Reason,
+    now: float,
+    *,
+    message: str = "",
+    slug: str | None = None,
+    exit_code: int | None = None,
+    value: str | None = None,
+    error: Mapping[str, object] | None = None,
+    task: Task | None = None,
+    **values: object,
+) -> Changes:
+    """The last move of a job, with its result. `slug` is our word for the end, where the worker
+    sent no `error` of its own."""
+    if error is None and slug is not None:
+        error = {"slug": slug, "message": message}
+    result = Result(
+        job_id=job.id,
+        index=0,
+        attempt=job.attempt,
+        state=after,
+        exit_code=exit_code,
+        value=value if after is JobState.SUCCEEDED else None,
+        error=error,
+        finished_at=now,
+    )
+    return Changes(results=(result,)) + move_job(
+        job,
+        after,
+        reason,
+        now,
+        kind="finished",
+        message=message,
+        task_id=task.id if task else None,
+        data={} if exit_code is None else {"exit_code": exit_code},
+        exit_code=exit_code,
+        **values,
+    )

@@ -1,0 +1,247 @@
+"""What a task's news mean for its job. Pure.
+
+    started            the workload's exec: task running, job running
+    ended              any end, reported by the worker or found out by the plane
+    late               news about a task that has already ended: told, never obeyed
+
+Where several causes are true at once: a success that is already recorded, then cancelled, then
+timed out, then failed, then lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gpulayer.contracts.changes import Changes, NewEvent, TaskUpdate
+from gpulayer.contracts.messages import Exit
+from gpulayer.contracts.records import Job, Output, Task
+from gpulayer.contracts.states import JobState, Reason, TaskState
+from gpulayer.control_plane.lifecycle.jobs import end_job
+from gpulayer.control_plane.lifecycle.moves import move_job, move_task
+from gpulayer.control_plane.lifecycle.retry import Again, Over, decide
+
+_JOB_STATES = {
+    TaskState.SUCCEEDED: JobState.SUCCEEDED,
+    TaskState.FAILED: JobState.FAILED,
+    TaskState.CANCELLED: JobState.CANCELLED,
+    TaskState.TIMED_OUT: JobState.TIMED_OUT,
+    TaskState.LOST: JobState.FAILED,
+}
+
+_SLUGS = {
+    Reason.KILLED: "killed",
+    Reason.OUT_OF_MEMORY: "killed",
+    Reason.NOT_FOUND: "command-not-found",
+    Reason.NOT_EXECUTABLE: "not-executable",
+    Reason.SECRET_MISSING: "secret-missing",
+    Reason.ENVELOPE_LOST: "envelope-lost",
+    Reason.FOLDER_GONE: "folder-gone",
+    Reason.RESULT_NOT_JSON: "result-not-json",
+    Reason.WORKER_LOST: "worker-lost",
+    Reason.SUPERVISOR_LOST: "worker-lost",
+    Reason.PREEMPTED: "worker-lost",
+    Reason.CRASH_LIMIT: "worker-lost",
+    Reason.DISK_FULL: "disk-full",
+}
+
+_REASONS = {reason.value: reason for reason in Reason}
+"""A reason of a newer worker that is not among these is told as `exited`."""
+
+
+def started(job: Job, task: Task, started_at: float, now: float) -> Changes:
+    """Only an assigned task starts; a second word of it is the caller's to drop."""
+    changes = move_task(
+        task, TaskState.RUNNING, Reason.STARTED, now, started_at=started_at, phase="running"
+    )
+    if job.state is not JobState.SCHEDULED:
+        return changes
+    return changes + move_job(
+        job,
+        JobState.RUNNING,
+        Reason.STARTED,
+        now,
+        kind="started",
+        task_id=task.id,
+        started_at=started_at,
+    )
+
+
+def ended(
+    job: Job,
+    task: Task,
+    siblings: Sequence[Task],
+    end: Exit,
+    now: float,
+    jitter: float,
+    *,
+    log_size: int = 0,
+    log_complete: bool = False,
+) -> Changes:
+    """The task's end and what follows from it, at once: the next attempt, or the job's end.
+
+    `siblings` are the job's other live tasks. One that does not succeed ends the attempt for all
+    of them: their fences die here, and their workers are told by the next reply.
+    """
+    outcome, reason = _judge(job, end)
+    began = task.started_at if end.started_at is None else end.started_at
+    changes = move_task(
+        task,
+        outcome,
+        reason,
+        now,
+        message=end.message,
+        exit_code=end.exit_code,
+        started_at=began,
+        log_size=log_size,
+        log_complete=log_complete,
+    )
+    if task.started_at is None and began is not None:
+        changes += _began(job, task, began)
+    if outcome is TaskState.SUCCEEDED and siblings:
+        return changes
+    for sibling in siblings:
+        changes += move_task(sibling, TaskState.LOST, Reason.RETRACTED, now)
+    if outcome in (TaskState.SUCCEEDED, TaskState.CANCELLED):
+        return changes + _over(job, task, outcome, Over(reason, job.lost), end, began, now)
+    verdict = decide(
+        job, task, outcome, reason, end.exit_code, began=began is not None, jitter=jitter
+    )
+    if isinstance(verdict, Again):
+        return changes + _again(job, task, outcome, verdict, end, now)
+    return changes + _over(job, task, outcome, verdict, end, began, now)
+
+
+def is_recorded(task: Task, end: Exit) -> bool:
+    """Whether an ended task ended by this very report, which has come again."""
+    return task.state in (end.outcome, TaskState.CANCELLED) and (
+        task.exit_code,
+        task.message,
+    ) == (end.exit_code, end.message)
+
+
+def late(job: Job, task: Task, end: Exit, now: float) -> Changes:
+    """News of an attempt that is over. The job keeps its state; the story tells what came."""
+    return Changes(
+        events=(
+            NewEvent(
+                job.id,
+                "late_report",
+                job.state,
+                end.reason,
+                now,
+                f"task {task.id} reported {end.outcome}; it had already ended as {task.state}",
+                task.id,
+                {"outcome": end.outcome, "exit_code": end.exit_code},
+            ),
+        )
+    )
+
+
+def disconnected(job: Job, task: Task, now: float) -> Changes:
+    """Its worker is silent past the lease, and the job has no attempt left: it may run on."""
+    event = NewEvent(
+        job.id,
+        "disconnected",
+        job.state,
+        job.reason,
+        now,
+        f"{task.worker_id} is silent; the task is given time to come back",
+        task.id,
+    )
+    update = TaskUpdate(task.id, task.state, {"phase": "disconnected"})
+    return Changes(task_updates=(update,), events=(event,))
+
+
+def lost(reason: Reason, message: str) -> Exit:
+    """The end that the plane writes for a task of which nobody will report."""
+    return Exit(outcome=TaskState.LOST, reason=reason, message=message)
+
+
+def _judge(job: Job, end: Exit) -> tuple[TaskState, Reason]:
+    if job.cancel_requested_at is not None:
+        return TaskState.CANCELLED, job.cancel_reason or Reason.USER
+    return TaskState(end.outcome), _REASONS.get(end.reason, Reason.EXITED)
+
+
+def _began(job: Job, task: Task, at: float) -> Changes:
+    """A start that was never told apart from the end still belongs into the story."""
+    event = NewEvent(job.id, "started", JobState.RUNNING, Reason.STARTED, at, "", task.id)
+    return Changes(events=(event,)) if job.started_at is None else Changes()
+
+
+def _again(
+    job: Job, task: Task, outcome: TaskState, verdict: Again, end: Exit, now: float
+) -> Changes:
+    how = f"exit code {end.exit_code}" if end.exit_code is not None else end.reason
+    message = f"attempt {job.attempt} {outcome.replace('_', ' ')} ({how})"
+    if verdict.delay:
+        message += f"; next in {verdict.delay:.1f} s"
+    return move_job(
+        job,
+        JobState.QUEUED,
+        Reason.RETRACTED if end.reason == Reason.RETRACTED else Reason.RETRY,
+        now,
+        kind="retrying",
+        message=message,
+        task_id=task.id,
+        data={"outcome": outcome, "reason": end.reason, "exit_code": end.exit_code},
+        attempt=verdict.attempt,
+        lost=verdict.lost,
+        not_before=now + verdict.delay if verdict.delay else 0.0,
+        started_at=None,
+    )
+
+
+def _over(
+    job: Job,
+    task: Task,
+    outcome: TaskState,
+    verdict: Over,
+    end: Exit,
+    began: float | None,
+    now: float,
+) -> Changes:
+    after = _JOB_STATES[outcome]
+    changes = end_job(
+        job,
+        after,
+        verdict.reason,
+        now,
+        message=verdict.message or end.message,
+        slug=_slug(after, verdict.reason),
+        exit_code=end.exit_code,
+        value=end.value,
+        error=end.error if after is not JobState.CANCELLED else None,
+        task=task,
+        lost=verdict.lost,
+        started_at=job.started_at if job.started_at is not None else began,
+    )
+    if after is JobState.CANCELLED:
+        return changes
+    return changes + Changes(outputs=_outputs(job, end))
+
+
+def _slug(after: JobState, reason: Reason) -> str | None:
+    match after:
+        case JobState.SUCCEEDED:
+            return None
+        case JobState.CANCELLED:
+            return "cancelled"
+        case JobState.TIMED_OUT:
+            return "timeout"
+        case _:
+            return _SLUGS.get(reason, "job-failed")
+
+
+def _outputs(job: Job, end: Exit) -> tuple[Output, ...]:
+    return tuple(
+        Output(
+            job_id=job.id,
+            index=0,
+            path=o["path"],
+            digest=o["digest"],
+            size=o["size"],
+            executable=bool(o.get("executable", False)),
+        )
+        for o in end.outputs
+    )

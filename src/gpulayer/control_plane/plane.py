@@ -1,0 +1,152 @@
+"""`ControlPlane`: one method per verb, no rule inside. Any rule is two hops from here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from typing import Any
+
+from gpulayer.clock import Clock, Ids
+from gpulayer.contracts.ids import WorkerId
+from gpulayer.contracts.messages import (
+    Acquire,
+    Acquired,
+    Register,
+    Registered,
+    Report,
+    ReportReply,
+)
+from gpulayer.contracts.records import Job, Worker
+from gpulayer.contracts.states import Reason
+from gpulayer.control_plane.assignments import Assignments
+from gpulayer.control_plane.dispatch import Dispatcher, Pass
+from gpulayer.control_plane.envelopes import Envelopes
+from gpulayer.control_plane.foresight import Foresight
+from gpulayer.control_plane.housekeeping import Collected, Housekeeping
+from gpulayer.control_plane.ports import Artifacts, Logs, Ports, Store
+from gpulayer.control_plane.queries import LogPart, Queries
+from gpulayer.control_plane.reconcile import Reconciler
+from gpulayer.control_plane.registry import Registry
+from gpulayer.control_plane.reports import Reports
+from gpulayer.control_plane.sessions import Sessions
+from gpulayer.control_plane.settings import Settings
+from gpulayer.control_plane.submission import Submission, SubmissionDesk
+from gpulayer.control_plane.wakeups import Wakeups
+
+
+class ControlPlane:
+    """The plane over its ports. Thread-safe, synchronous: writes come back as futures that are
+    done once they are committed; reads answer at once. Nothing in here runs by itself: whoever
+    owns the plane calls `reconcile` every `settings.tick_seconds`.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        ids: Ids,
+        wakeups: Wakeups,
+        logs: Logs,
+        artifacts: Artifacts,
+        settings: Settings | None = None,
+    ) -> None:
+        self.settings = settings or Settings()
+        self.wakeups = wakeups
+        ports = Ports(store, clock, ids, wakeups, logs, artifacts, self.settings)
+        sessions = Sessions(clock.monotonic(), self.settings.lease_seconds)
+        envelopes = Envelopes()
+        self._dispatcher = Dispatcher(ports, sessions)
+        dispatch: Callable[[], None] = self._dispatcher.request
+        self._desk = SubmissionDesk(ports, dispatch)
+        self._registry = Registry(ports, sessions, dispatch)
+        self._assignments = Assignments(ports, sessions)
+        self._reports = Reports(ports, sessions, envelopes, dispatch)
+        self._reconciler = Reconciler(ports, sessions, envelopes, dispatch)
+        self._queries = Queries(ports, sessions, self._dispatcher)
+        self._foresight = Foresight(ports, self._dispatcher)
+        self._housekeeping = Housekeeping(ports)
+
+    # --- clients: acting -------------------------------------------------------------------
+
+    def submit(self, submissions: Sequence[Submission]) -> Future[list[Job]]:
+        return self._desk.submit(submissions)
+
+    def cancel(self, selector: str, **how: Any) -> Future[Job]:
+        """`mode`, `grace_seconds`, `reason`, `session`; see `SubmissionDesk.cancel`."""
+        return self._desk.cancel(selector, **how)
+
+    def cancel_session(self, session: str) -> Future[list[Job]]:
+        return self._desk.cancel_session(session, Reason.SHUTDOWN)
+
+    def retry(self, selector: str, **how: Any) -> Future[Job]:
+        """`origin`, `envelope_id`, `idempotency_key`, `session`; see `SubmissionDesk.retry`."""
+        return self._desk.retry(selector, **how)
+
+    # --- clients: looking ------------------------------------------------------------------
+
+    def plan(self, spec: Mapping[str, Any], origin: Mapping[str, Any]) -> dict[str, Any]:
+        return self._foresight.plan(spec, origin)
+
+    def find(self, selector: str, session: str | None = None) -> Job:
+        return self._queries.find(selector, session)
+
+    def job(self, selector: str, session: str | None = None) -> dict[str, Any]:
+        return self._queries.job(selector, session)
+
+    def jobs(
+        self,
+        *,
+        ended: bool = False,
+        name: str | None = None,
+        states: Iterable[str] | None = None,
+        limit: int | None = None,
+    ) -> list[dict[str, Any]]:
+        return self._queries.jobs(ended=ended, name=name, states=states, limit=limit)
+
+    def events(self, selector: str, after: int = 0) -> list[dict[str, Any]]:
+        return self._queries.events(selector, after)
+
+    def decision(self, selector: str) -> dict[str, Any] | None:
+        return self._queries.decision(selector)
+
+    def log(self, selector: str, offset: int = 0, limit: int = 1 << 20) -> LogPart:
+        return self._queries.log(selector, offset, limit)
+
+    def workers(self) -> list[dict[str, Any]]:
+        return self._queries.workers()
+
+    def counts(self) -> Mapping[str, int]:
+        return self._queries.counts()
+
+    # --- workers ---------------------------------------------------------------------------
+
+    def register(self, message: Register) -> Future[Registered]:
+        return self._registry.register(message)
+
+    def report(self, message: Report) -> Future[ReportReply]:
+        return self._reports.report(message)
+
+    def acquire_now(self, message: Acquire) -> Future[Acquired]:
+        return self._assignments.acquire_now(message)
+
+    def append_log(self, task_id: str, fence: int, offset: int, data: bytes) -> Future[int]:
+        return self._assignments.append_log(task_id, fence, offset, data)
+
+    def drain(self, selector: str, draining: bool = True) -> Future[Worker]:
+        return self._registry.drain(WorkerId(self._queries.worker_id(selector)), draining)
+
+    # --- the plane itself ------------------------------------------------------------------
+
+    def dispatch(self) -> Future[Pass]:
+        return self._dispatcher.run_once()
+
+    def reconcile(self) -> Future[set[str]]:
+        return self._reconciler.run_once()
+
+    def gc(self, *, dry_run: bool = False, older_than: float | None = None) -> Collected:
+        return self._housekeeping.collect(dry_run=dry_run, older_than=older_than)
+
+    def leave(self) -> None:
+        """Tell workers that the plane is going, and wake whoever is parked. Twice-safe."""
+        self._assignments.dismiss()
+        self.wakeups.close()

@@ -1,0 +1,149 @@
+"""Looking at jobs, logs, decisions and workers. Reads one instant of the store; changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gpulayer.contracts.ids import TaskId
+from gpulayer.contracts.records import Job, Task
+from gpulayer.contracts.states import (
+    LIVE_TASK_STATES,
+    TERMINAL_JOB_STATES,
+    JobState,
+    TaskState,
+)
+from gpulayer.control_plane import views
+from gpulayer.control_plane.dispatch import Dispatcher
+from gpulayer.control_plane.ports import Ports, Reader
+from gpulayer.control_plane.selection import find_job
+from gpulayer.control_plane.sessions import Sessions
+from gpulayer.errors import NotFoundError, UsageError
+
+_LIVE_JOB_STATES = [state for state in JobState if state not in TERMINAL_JOB_STATES]
+
+
+@dataclass(frozen=True, slots=True)
+class LogPart:
+    """Framed bytes of a job's log."""
+
+    data: bytes
+    next: int
+    """Where to go on."""
+    eof: bool
+    """Nothing will follow."""
+
+
+class Queries:
+    """Thread-safe."""
+
+    def __init__(self, ports: Ports, sessions: Sessions, dispatcher: Dispatcher) -> None:
+        self._ports = ports
+        self._sessions = sessions
+        self._dispatcher = dispatcher
+
+    def find(self, selector: str, session: str | None = None) -> Job:
+        """The row alone."""
+        with self._ports.store.read() as reader:
+            return find_job(reader, selector, session)
+
+    def job(self, selector: str, session: str | None = None) -> dict[str, Any]:
+        """All that is known of one job, as the JSON of the API."""
+        with self._ports.store.read() as reader:
+            job = find_job(reader, selector, session)
+            tasks = reader.tasks(job.id)
+            stored = reader.stored_decision(job.id)
+            return views.job_json(
+                job,
+                task=tasks[-1] if tasks else None,
+                result=reader.result(job.id),
+                outputs=reader.outputs(job.id),
+                summary=stored.decision.summary if stored is not None else "",
+                log_complete=self._is_log_complete(job, tasks),
+            )
+
+    def jobs(
+        self,
+        *,
+        ended: bool = False,
+        name: str | None = None,
+        states: Iterable[str] | None = None,
+        limit: int | None = None,
+    ) -> list[dict[str, Any]]:
+        """Newest first; without `ended`, `name` or `states` the unfinished ones."""
+        wanted = _states(states) if states is not None else None
+        if wanted is None and not ended and name is None:
+            wanted = _LIVE_JOB_STATES
+        with self._ports.store.read() as reader:
+            live = {task.job_id: task for task in reader.live_tasks()}
+            found = reader.jobs(states=wanted, name=name, limit=limit)
+            return [views.job_json(job, task=live.get(job.id)) for job in found]
+
+    def events(self, selector: str, after: int = 0) -> list[dict[str, Any]]:
+        with self._ports.store.read() as reader:
+            job = find_job(reader, selector)
+            return [views.event_json(event) for event in reader.events(job.id, after)]
+
+    def decision(self, selector: str) -> dict[str, Any] | None:
+        """The stored decision about a job; None: no pass has looked at it yet."""
+        with self._ports.store.read() as reader:
+            stored = reader.stored_decision(find_job(reader, selector).id)
+            return None if stored is None else views.decision_json(stored)
+
+    def log(self, selector: str, offset: int, limit: int) -> LogPart:
+        """A job's attempts one after another, by one offset that stays good as it grows."""
+        with self._ports.store.read() as reader:
+            job = find_job(reader, selector)
+            tasks = sorted(reader.tasks(job.id), key=lambda task: task.fence)
+        data = self._ports.logs.read(job.id, [TaskId(t.id) for t in tasks], offset, limit)
+        is_over = job.state in TERMINAL_JOB_STATES and self._is_log_complete(job, tasks)
+        return LogPart(data, offset + len(data), is_over and len(data) < limit)
+
+    def workers(self) -> list[dict[str, Any]]:
+        with self._ports.store.read() as reader:
+            seen = {view.worker_id: view for view in self._dispatcher.views(reader)}
+            return [views.worker_json(w, seen.get(w.id)) for w in reader.workers()]
+
+    def worker_id(self, selector: str) -> str:
+        """Of a worker's id or name."""
+        with self._ports.store.read() as reader:
+            for worker in reader.workers():
+                if selector in (worker.id, worker.name):
+                    return worker.id
+        raise NotFoundError(
+            "worker-not-found", f"no worker is called {selector!r}", hint="gpulayer workers"
+        )
+
+    def counts(self) -> Mapping[str, int]:
+        """Jobs by state."""
+        with self._ports.store.read() as reader:
+            return {str(state): n for state, n in reader.counts().items()}
+
+    def _is_log_complete(self, job: Job, tasks: list[Task]) -> bool:
+        """Whether nothing more of the log will come: all is here, or nobody is left to send it."""
+        if not tasks:
+            return True
+        newest = max(tasks, key=lambda task: task.fence)
+        if newest.state in LIVE_TASK_STATES:
+            return False
+        return (
+            newest.log_complete
+            or newest.state is TaskState.LOST
+            or not self._sessions.keeps(newest.worker_id, newest.id)
+        )
+
+
+def ended_since(reader: Reader, job_ids: Iterable[str]) -> list[Job]:
+    """Those of the jobs that have ended."""
+    found = (find_job(reader, job_id) for job_id in job_ids)
+    return [job for job in found if job.state in TERMINAL_JOB_STATES]
+
+
+def _states(names: Iterable[str]) -> list[JobState]:
+    try:
+        return [JobState(name) for name in names]
+    except ValueError as error:
+        known = ", ".join(JobState)
+        why = f"{error}; the states are {known}"
+        raise UsageError("usage", why, hint="gpulayer ps -a") from error

@@ -1,0 +1,168 @@
+"""Workers: who they are, which start of theirs this is, what they still have.
+
+An incarnation is one process of an agent, told apart by its nonce. A new one takes over what its
+inventory names; whatever it does not name is lost at once, without waiting for a lease.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from concurrent.futures import Future
+
+from gpulayer.contracts.capabilities import WorkerCapabilities
+from gpulayer.contracts.changes import Changes, TaskUpdate
+from gpulayer.contracts.ids import Fence, TaskId, WorkerId
+from gpulayer.contracts.messages import Exit, Held, Register, Registered
+from gpulayer.contracts.records import Task, Worker
+from gpulayer.contracts.states import LIVE_TASK_STATES, Reason, TaskState
+from gpulayer.control_plane.endings import end_tasks
+from gpulayer.control_plane.lifecycle.tasks import lost
+from gpulayer.control_plane.ports import Ports, Tx, commit, then
+from gpulayer.control_plane.sessions import Session, Sessions
+from gpulayer.control_plane.wakeups import ANY_JOB, worker_topic
+from gpulayer.errors import NotFoundError
+
+
+class Registry:
+    """Thread-safe; each method is safe to repeat."""
+
+    def __init__(self, ports: Ports, sessions: Sessions, dispatch: Callable[[], None]) -> None:
+        self._ports = ports
+        self._sessions = sessions
+        self._dispatch = dispatch
+
+    def register(self, message: Register) -> Future[Registered]:
+        """Begin or continue an incarnation. Older acquires of the worker are answered empty."""
+        now = self._ports.clock.now()
+
+        def record(tx: Tx) -> tuple[Worker, Registered, set[str]]:
+            worker = _worker(tx, message, now)
+            topics: set[str] = set()
+            if not self._is_old(worker, message):
+                tx.put_worker(worker)
+                topics = self._settle(tx, worker, message.inventory, now)
+            kill, forget = _strangers(tx, message.inventory)
+            settings = self._ports.settings
+            reply = Registered(
+                incarnation=worker.incarnation,
+                lease_seconds=settings.lease_seconds,
+                report_seconds=settings.report_seconds,
+                kill=kill,
+                forget=forget,
+                envelopes=tuple(sorted(tx.live_envelopes())),
+            )
+            return worker, reply, topics
+
+        def meet(recorded: tuple[Worker, Registered, set[str]]) -> Registered:
+            worker, reply, topics = recorded
+            if self._is_old(worker, message):
+                return reply
+            self._sessions.open(self._session(worker, message))
+            self._ports.wakeups.publish(*topics, worker_topic(worker.id), ANY_JOB)
+            self._dispatch()
+            return reply
+
+        return then(self._ports.write(record), meet)
+
+    def drain(self, worker_id: WorkerId, draining: bool) -> Future[Worker]:
+        """Give it no new work (or again). What runs there goes on."""
+
+        def record(tx: Tx) -> Worker:
+            worker = tx.worker(worker_id)
+            if worker is None:
+                raise NotFoundError(
+                    "worker-not-found",
+                    f"no worker is called {worker_id!r}",
+                    hint="gpulayer workers",
+                )
+            worker = dataclasses.replace(worker, draining=draining)
+            tx.put_worker(worker)
+            return worker
+
+        def tell(worker: Worker) -> Worker:
+            session = self._sessions.get(worker.id)
+            if session is not None:
+                session.worker = dataclasses.replace(session.worker, draining=draining)
+            self._dispatch()
+            return worker
+
+        return then(self._ports.write(record), tell)
+
+    def _is_old(self, worker: Worker, message: Register) -> bool:
+        """Whether the same process has said something newer, so that this came late."""
+        session = self._sessions.of(worker.id, worker.incarnation)
+        return session is not None and message.seq < session.seq
+
+    def _settle(
+        self, tx: Tx, worker: Worker, inventory: tuple[Held, ...], now: float
+    ) -> set[str]:
+        has = {held.task_id: held.fence for held in inventory}
+        gone: list[tuple[TaskId, Exit]] = []
+        for task in tx.live_tasks(worker_id=worker.id):
+            if has.get(task.id) == task.fence:
+                if task.incarnation != worker.incarnation:
+                    commit(tx, _adopted(task, worker.incarnation))
+            elif task.incarnation != worker.incarnation or task.state is TaskState.RUNNING:
+                gone.append((task.id, lost(Reason.WORKER_LOST, f"{worker.name} no longer has it")))
+        return end_tasks(tx, self._ports.ids, gone, now)
+
+    def _session(self, worker: Worker, message: Register) -> Session:
+        now = self._ports.clock.monotonic()
+        earlier = self._sessions.of(worker.id, worker.incarnation)
+        asked = earlier.acquire if earlier is not None else 0
+        return Session(
+            worker=worker,
+            capabilities=WorkerCapabilities.from_json(worker.capabilities),
+            heard=now,
+            written=now,
+            held=frozenset(TaskId(h.task_id) for h in message.inventory if h.phase != "exited"),
+            kept=frozenset(TaskId(h.task_id) for h in message.inventory),
+            seq=message.seq,
+            acquire=asked,
+            retired=asked or -1,
+        )
+
+
+def _worker(tx: Tx, message: Register, now: float) -> Worker:
+    known = tx.worker(WorkerId(message.worker_id))
+    if known is None:
+        incarnation, draining = 1, False
+    else:
+        incarnation = known.incarnation + (known.nonce != message.nonce)
+        draining = known.draining
+    return Worker(
+        id=WorkerId(message.worker_id),
+        name=message.name,
+        target=message.target,
+        incarnation=incarnation,
+        capabilities=message.capabilities,
+        labels=message.capabilities.get("labels") or {},
+        draining=draining,
+        nonce=message.nonce,
+        registered_at=now,
+        seen_at=now,
+    )
+
+
+def _adopted(task: Task, incarnation: int) -> Changes:
+    return Changes(task_updates=(TaskUpdate(task.id, task.state, {"incarnation": incarnation}),))
+
+
+def _strangers(
+    tx: Tx, inventory: tuple[Held, ...]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """What the worker has and nobody wants: to end, and to forget."""
+    strange = [held for held in inventory if not _is_live(tx, held)]
+    kill = tuple(held.task_id for held in strange if held.phase != "exited")
+    forget = tuple(held.task_id for held in strange if held.phase == "exited")
+    return kill, forget
+
+
+def _is_live(tx: Tx, held: Held) -> bool:
+    task = tx.task(TaskId(held.task_id))
+    if task is None:
+        # Nothing here knows it: the store is older than the worker's memory.
+        tx.skip_fences(Fence(held.fence))
+        return False
+    return task.fence == held.fence and task.state in LIVE_TASK_STATES

@@ -1,0 +1,278 @@
+"""What workers tell: heartbeats, starts, ends, and the inventory that both sides reconcile by.
+
+Each piece of news carries its fence. One about a live task of this incarnation is recorded; one
+about a task that is over is told as `late_report` and changes nothing; a process that nobody
+owns is answered with an order to end it. A repeated report gets the reply of the first.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import dataclasses
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any
+
+from gpulayer.contracts.capabilities import WorkerCapabilities
+from gpulayer.contracts.changes import Changes, TaskUpdate
+from gpulayer.contracts.ids import TaskId
+from gpulayer.contracts.messages import Held, Report, ReportReply, TaskReport
+from gpulayer.contracts.records import Task
+from gpulayer.contracts.states import LIVE_TASK_STATES, TERMINAL_TASK_STATES, Reason, TaskState
+from gpulayer.control_plane.endings import end_task, end_tasks
+from gpulayer.control_plane.envelopes import Envelopes
+from gpulayer.control_plane.lifecycle import tasks as rules
+from gpulayer.control_plane.orders import cancels
+from gpulayer.control_plane.ports import Ports, Tx, commit, then
+from gpulayer.control_plane.sessions import Session, Sessions
+from gpulayer.control_plane.wakeups import ANY_JOB, job_topic
+from gpulayer.errors import UsageError
+
+
+@dataclass(slots=True)
+class _Notes:
+    """What recording one report came to."""
+
+    recorded: list[str] = field(default_factory=list)
+    kill: list[str] = field(default_factory=list)
+    topics: set[str] = field(default_factory=set)
+
+
+class Reports:
+    """Thread-safe. Reports of one incarnation are recorded in the order in which they came."""
+
+    def __init__(
+        self,
+        ports: Ports,
+        sessions: Sessions,
+        envelopes: Envelopes,
+        dispatch: Callable[[], None],
+    ) -> None:
+        self._ports = ports
+        self._sessions = sessions
+        self._envelopes = envelopes
+        self._dispatch = dispatch
+
+    def report(self, message: Report) -> Future[ReportReply]:
+        """Answered once it is recorded. `ok` False: register again."""
+        session = self._sessions.of(message.worker_id, message.incarnation)
+        if session is None:
+            return _answer(ReportReply(ok=False))
+        with session.lock:
+            if message.seq == session.seq and session.reply is not None:
+                return session.reply
+            if message.seq <= session.seq:
+                return _answer(ReportReply(lease_seconds=self._ports.settings.lease_seconds))
+            reply = self._record(session, message)
+            session.seq, session.reply = message.seq, reply
+        reply.add_done_callback(lambda done: _retry_failed(session, done))
+        return reply
+
+    def _record(self, session: Session, message: Report) -> Future[ReportReply]:
+        sizes = self._keep_logs(message)
+        now, heard = self._ports.clock.now(), self._ports.clock.monotonic()
+        was_away = not self._sessions.is_online(session, heard)
+        is_due = heard - session.written >= self._ports.settings.seen_seconds
+        session.heard = heard
+
+        def record(tx: Tx) -> tuple[_Notes, ReportReply]:
+            notes = _Notes()
+            for news in message.tasks:
+                self._note(tx, session, news, sizes, notes, now)
+            live = self._compare(tx, session, message.inventory, notes, now)
+            if is_due or message.capabilities is not None:
+                _see(tx, session, message.capabilities, now)
+            return notes, ReportReply(
+                lease_seconds=self._ports.settings.lease_seconds,
+                recorded=tuple(notes.recorded),
+                cancel=tuple(cancels(tx, live)),
+                kill=tuple(dict.fromkeys(notes.kill)),
+                drop_envelopes=self._envelopes.unneeded(session.worker.target),
+            )
+
+        def tell(done: tuple[_Notes, ReportReply]) -> ReportReply:
+            notes, reply = done
+            if is_due:
+                session.written = heard
+            has_news = _remember(session, message) or was_away
+            self._ports.wakeups.publish(*notes.topics)
+            if has_news or reply.recorded:
+                self._dispatch()
+            return reply
+
+        return then(self._ports.write(record, durable=bool(sizes)), tell)
+
+    def _keep_logs(self, message: Report) -> dict[str, int]:
+        """Small logs travel with their ends; of each ended task, how much of its log is here."""
+        ends = [news for news in message.tasks if news.exit is not None]
+        sizes: dict[str, int] = {}
+        if not ends:
+            return sizes
+        with self._ports.store.read() as reader:
+            for news in ends:
+                _check_end(news)
+                task = reader.task(TaskId(news.task_id))
+                if task is None or task.fence != news.fence:
+                    continue
+                data = _decoded(news)
+                sizes[task.id] = (
+                    self._ports.logs.append(task.job_id, task.id, 0, data)
+                    if data and task.state in LIVE_TASK_STATES
+                    else self._ports.logs.size(task.job_id, task.id)
+                )
+        return sizes
+
+    def _note(
+        self,
+        tx: Tx,
+        session: Session,
+        news: TaskReport,
+        sizes: Mapping[str, int],
+        notes: _Notes,
+        now: float,
+    ) -> None:
+        task = tx.task(TaskId(news.task_id))
+        if task is None or task.fence != news.fence or task.worker_id != session.worker.id:
+            (notes.kill if news.exit is None else notes.recorded).append(news.task_id)
+        elif task.state not in LIVE_TASK_STATES:
+            self._note_late(tx, task, news, notes, now)
+        elif news.exit is not None:
+            log_size, here = news.log_size or 0, sizes.get(task.id, 0)
+            notes.topics |= end_task(
+                tx,
+                self._ports.ids,
+                task,
+                news.exit,
+                now,
+                log_size=log_size,
+                log_complete=here >= log_size,
+            )
+            notes.recorded.append(task.id)
+        elif task.state is TaskState.ASSIGNED and news.started_at is not None:
+            self._note_start(tx, task, news.started_at, notes, now)
+        elif news.phase is not None and news.phase != task.phase:
+            update = TaskUpdate(task.id, task.state, {"phase": news.phase})
+            commit(tx, Changes(task_updates=(update,)))
+            notes.topics |= {job_topic(task.job_id)}
+
+    def _note_start(
+        self, tx: Tx, task: Task, started_at: float, notes: _Notes, now: float
+    ) -> None:
+        job = tx.job(task.job_id)
+        if job is not None:
+            commit(tx, rules.started(job, task, started_at, now))
+            notes.topics |= {job_topic(job.id), ANY_JOB}
+
+    def _note_late(
+        self, tx: Tx, task: Task, news: TaskReport, notes: _Notes, now: float
+    ) -> None:
+        if news.exit is None:
+            notes.kill.append(news.task_id)
+            return
+        notes.recorded.append(news.task_id)
+        job = tx.job(task.job_id)
+        if job is not None and not rules.is_recorded(task, news.exit):
+            commit(tx, rules.late(job, task, news.exit, now))
+            notes.topics.add(job_topic(job.id))
+
+    def _compare(
+        self,
+        tx: Tx,
+        session: Session,
+        inventory: tuple[Held, ...],
+        notes: _Notes,
+        now: float,
+    ) -> list[Task]:
+        """Both ways: what the worker should have and lacks is lost, unless it was never named
+        by it; what it has and nobody wants is to end. Gives the tasks that live on."""
+        has = {held.task_id: held for held in inventory}
+        live = tx.live_tasks(worker_id=session.worker.id)
+        gone = [t for t in live if t.id not in has and _was_there(session, t)]
+        for task in live:
+            if task.id in has and _has_moved(task, has[task.id]):
+                phase = {"phase": has[task.id].phase}
+                commit(tx, Changes(task_updates=(TaskUpdate(task.id, task.state, phase),)))
+        for held in has.keys() - {task.id for task in live}:
+            if has[held].phase != "exited":
+                notes.kill.append(held)
+            elif held not in notes.recorded and tx.task(TaskId(held)) is None:
+                notes.recorded.append(held)
+        if not gone:
+            return live
+        why = rules.lost(Reason.WORKER_LOST, f"{session.worker.name} no longer has it")
+        notes.topics |= end_tasks(tx, self._ports.ids, [(t.id, why) for t in gone], now)
+        return tx.live_tasks(worker_id=session.worker.id)
+
+
+def _was_there(session: Session, task: Task) -> bool:
+    """Whether the worker has ever said that it has the task."""
+    return task.state is TaskState.RUNNING or task.id in session.kept
+
+
+def _has_moved(task: Task, held: Held) -> bool:
+    """Whether the inventory tells a phase that no news will: it prepares, or is back."""
+    return (task.phase, held.phase) in (
+        ("assigned", "staging"),
+        ("disconnected", "staging"),
+        ("disconnected", "running"),
+    )
+
+
+def _see(
+    tx: Tx, session: Session, capabilities: Mapping[str, Any] | None, now: float
+) -> None:
+    worker = tx.worker(session.worker.id)
+    if worker is None or worker.incarnation != session.worker.incarnation:
+        return
+    if capabilities is not None:
+        labels: Mapping[str, str] = capabilities.get("labels") or {}
+        worker = dataclasses.replace(worker, capabilities=capabilities, labels=labels)
+    tx.put_worker(dataclasses.replace(worker, seen_at=now))
+
+
+def _remember(session: Session, message: Report) -> bool:
+    """Keep what the report said. Whether any of it may let a waiting job run."""
+    ended = {news.task_id for news in message.tasks if news.exit is not None}
+    named = {held.task_id for held in message.inventory}
+    exited = {held.task_id for held in message.inventory if held.phase == "exited"}
+    held = frozenset(map(TaskId, named - exited - ended))
+    has_news = held != session.held
+    session.held, session.kept = held, frozenset(map(TaskId, named))
+    if message.capabilities is not None:
+        session.capabilities = WorkerCapabilities.from_json(message.capabilities)
+        session.worker = dataclasses.replace(session.worker, capabilities=message.capabilities)
+        has_news = True
+    return has_news
+
+
+def _decoded(news: TaskReport) -> bytes:
+    if news.log is None:
+        return b""
+    try:
+        return base64.b64decode(news.log, validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise UsageError("usage", f"the log of {news.task_id} is not base64") from error
+
+
+def _check_end(news: TaskReport) -> None:
+    if news.exit is not None and news.exit.outcome not in TERMINAL_TASK_STATES:
+        raise UsageError("usage", f"{news.task_id} cannot end as {news.exit.outcome!r}")
+
+
+def _retry_failed(session: Session, done: Future[ReportReply]) -> None:
+    """A report that could not be recorded may come again under its number."""
+    if done.exception() is None:
+        return
+    with session.lock:
+        if session.reply is done:
+            session.seq, session.reply = session.seq - 1, None
+
+
+def _answer(reply: ReportReply) -> Future[ReportReply]:
+    answer: Future[ReportReply] = Future()
+    answer.set_result(reply)
+    return answer
+
+

@@ -1,0 +1,97 @@
+"""What the plane remembers of workers between their words. In memory; a new plane begins anew.
+
+A session is one incarnation of a worker as this plane has met it. It holds nothing that decides
+who owns a task (that is the store's), only when the worker was heard, what it said it holds, and
+what was handed to it and not yet confirmed. A worker without a session is asked to register.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from threading import Lock
+
+from gpulayer.contracts.capabilities import WorkerCapabilities
+from gpulayer.contracts.ids import TaskId, WorkerId
+from gpulayer.contracts.messages import ReportReply
+from gpulayer.contracts.records import Worker
+
+
+@dataclass(slots=True)
+class Session:
+    """Replace attributes, never change the sets in place: other threads read them."""
+
+    worker: Worker
+    capabilities: WorkerCapabilities
+    heard: float
+    """Monotonic time of its last word."""
+    written: float
+    """Monotonic time at which `seen_at` was last stored."""
+    held: frozenset[TaskId] = frozenset()
+    """Of its last inventory: what it has and has not reported ended."""
+    kept: frozenset[TaskId] = frozenset()
+    """The same with ended tasks that it has not forgotten yet."""
+    seq: int = 0
+    """Of its newest report."""
+    reply: Future[ReportReply] | None = None
+    """To that report, for whoever asks again."""
+    acquire: int = 0
+    """Number of its newest acquire."""
+    retired: int = -1
+    """Acquires up to this number were sent before it registered again."""
+    handed: dict[tuple[str, str], float] = field(default_factory=dict)
+    """(what, task) -> monotonic time when it was last handed out."""
+    lock: Lock = field(default_factory=Lock)
+
+    def hand_out(self, wanted: Iterable[tuple[str, str]], now: float, again: float) -> set[str]:
+        """The tasks among `wanted` that are due: never handed out, or `again` seconds ago.
+
+        They count as handed out from now on; what is not wanted any more is forgotten.
+        """
+        with self.lock:
+            keys = set(wanted)
+            due = {k for k in keys if now - self.handed.get(k, float("-inf")) >= again}
+            self.handed = {k: now if k in due else self.handed[k] for k in keys}
+            return {task_id for _, task_id in due}
+
+
+class Sessions:
+    """The sessions of one plane. Thread-safe."""
+
+    def __init__(self, started: float, lease_seconds: float) -> None:
+        self.started = started
+        """Monotonic time of the plane's start: nothing expires for one lease after it."""
+        self._lease = lease_seconds
+        self._sessions: dict[WorkerId, Session] = {}
+
+    def open(self, session: Session) -> None:
+        """From now on the worker's only session."""
+        self._sessions[session.worker.id] = session
+
+    def of(self, worker_id: str, incarnation: int) -> Session | None:
+        """None: not known (any more); the worker has to register."""
+        session = self._sessions.get(WorkerId(worker_id))
+        if session is None or session.worker.incarnation != incarnation:
+            return None
+        return session
+
+    def get(self, worker_id: WorkerId) -> Session | None:
+        return self._sessions.get(worker_id)
+
+    def all(self) -> list[Session]:
+        """By worker id."""
+        return [self._sessions[key] for key in sorted(self._sessions)]
+
+    def is_online(self, session: Session, now: float) -> bool:
+        return now - session.heard < self._lease
+
+    def silent_seconds(self, worker_id: WorkerId, now: float) -> float:
+        """Since its last word; of a worker that this plane has not met, since the plane began."""
+        session = self._sessions.get(worker_id)
+        return now - (self.started if session is None else session.heard)
+
+    def keeps(self, worker_id: WorkerId, task_id: TaskId) -> bool:
+        """Whether the worker may still have something to tell about a task."""
+        session = self._sessions.get(worker_id)
+        return session is not None and task_id in session.kept

@@ -1,0 +1,256 @@
+"""Accepting jobs, asking for their end, trying them again.
+
+A spec is validated here again, whoever sent it; what this version does not act on is refused by
+name. A batch is accepted whole or not at all. The answer comes after the commit.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any
+
+from gpulayer.contracts.decision import Shape
+from gpulayer.contracts.ids import EnvelopeId, JobId
+from gpulayer.contracts.jobspec import JobSpec, spec_to_json, validate_spec
+from gpulayer.contracts.notyet import not_yet
+from gpulayer.contracts.records import Job
+from gpulayer.contracts.states import TERMINAL_JOB_STATES, JobState, Reason
+from gpulayer.control_plane.lifecycle import jobs as rules
+from gpulayer.control_plane.ports import Ports, Tx, commit, then
+from gpulayer.control_plane.scheduler.shapes import shape_id, shape_of
+from gpulayer.control_plane.selection import find_job
+from gpulayer.control_plane.wakeups import ANY_JOB, job_topic, worker_topic
+from gpulayer.errors import RefusedError, UsageError
+
+_SUFFIX = 8
+_MODES = ("int", "term", "kill")
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """One job as a client asks for it."""
+
+    spec: Mapping[str, Any]
+    origin: Mapping[str, Any] = field(default_factory=dict)
+    idempotency_key: str | None = None
+    envelope_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Accepted:
+    """A submission that may become a job: validated, without an id yet."""
+
+    job: Job
+    shape: Shape
+
+
+class SubmissionDesk:
+    """The use cases of clients that change something. Thread-safe."""
+
+    def __init__(self, ports: Ports, dispatch: Callable[[], None]) -> None:
+        self._ports = ports
+        self._dispatch = dispatch
+        """Ask for a scheduling pass."""
+
+    def submit(self, submissions: Sequence[Submission]) -> Future[list[Job]]:
+        """All of them or none, in order. The same key with the same body is the same job."""
+        settings = self._ports.settings
+        if len(submissions) > settings.batch_jobs:
+            raise RefusedError(
+                "too-large",
+                f"a batch has {len(submissions)} jobs; up to {settings.batch_jobs} are allowed",
+                hint=f"submit it in parts of {settings.batch_jobs}",
+            )
+        now = self._ports.clock.now()
+        accepted = [self._accept(submission, now) for submission in submissions]
+
+        def insert(tx: Tx) -> list[Job]:
+            return self._insert(tx, accepted)
+
+        return then(self._ports.write(insert, durable=True), self._announce)
+
+    def retry(
+        self,
+        selector: str,
+        *,
+        origin: Mapping[str, Any] | None = None,
+        envelope_id: str | None = None,
+        idempotency_key: str | None = None,
+        session: str | None = None,
+    ) -> Future[Job]:
+        """A new job like an ended one. What the caller does not give is taken from the old one."""
+        with self._ports.store.read() as reader:
+            old = find_job(reader, selector, session)
+        if old.state not in TERMINAL_JOB_STATES:
+            raise RefusedError(
+                "job-not-finished",
+                f"job {old.id} is {old.state}; only an ended job can be tried again",
+                job_id=old.id,
+                hint=f"gpulayer wait {old.id}",
+            )
+        again = Submission(
+            spec=old.spec,
+            origin=old.origin if origin is None else origin,
+            idempotency_key=idempotency_key,
+            envelope_id=envelope_id or old.envelope_id,
+        )
+        accepted = [self._accept(again, self._ports.clock.now(), retry_of=old.id)]
+        written = self._ports.write(lambda tx: self._insert(tx, accepted), durable=True)
+        return then(then(written, self._announce), lambda jobs: jobs[0])
+
+    def cancel(
+        self,
+        selector: str,
+        *,
+        mode: str = "term",
+        grace_seconds: float = 10.0,
+        reason: Reason = Reason.USER,
+        session: str | None = None,
+    ) -> Future[Job]:
+        """At once while queued; else asked for, until the task has ended. Twice-safe."""
+        if mode not in _MODES:
+            ways = ", ".join(_MODES)
+            raise UsageError("usage", f"no way to cancel is called {mode!r}; there are {ways}")
+
+        def ask(tx: Tx) -> tuple[Job, set[str]]:
+            job = find_job(tx, selector, session)
+            return self._cancel(tx, job, mode, grace_seconds, reason)
+
+        return then(self._ports.write(ask, durable=True), self._told)
+
+    def cancel_session(self, session: str, reason: Reason = Reason.SHUTDOWN) -> Future[list[Job]]:
+        """All unfinished jobs that were submitted through one SDK session: it is ending."""
+        live = [state for state in JobState if state not in TERMINAL_JOB_STATES]
+
+        def ask(tx: Tx) -> list[tuple[Job, set[str]]]:
+            mine = [j for j in tx.jobs(states=live) if j.origin.get("session") == session]
+            return [self._cancel(tx, job, "term", 2.0, reason) for job in mine]
+
+        return then(
+            self._ports.write(ask, durable=True), lambda told: [self._told(one) for one in told]
+        )
+
+    def _accept(
+        self, submission: Submission, now: float, retry_of: JobId | None = None
+    ) -> _Accepted:
+        spec = validate_spec(submission.spec)
+        refuse_unbuilt(spec)
+        body, origin = spec_to_json(spec), dict(submission.origin)
+        self._check_sizes(submission.idempotency_key, origin)
+        shape = shape_of(body, origin)
+        job = Job(
+            id=JobId(""),
+            seq=0,
+            name=spec.name,
+            spec=body,
+            shape_id=shape_id(shape),
+            state=JobState.QUEUED,
+            reason=Reason.SUBMITTED,
+            priority=spec.priority,
+            max_attempts=spec.retry.max_attempts,
+            retry_on=tuple(spec.retry.retry_on),
+            fail_if_unschedulable=spec.placement.on_unschedulable == "fail",
+            submitted_at=now,
+            retry_of=retry_of,
+            envelope_id=EnvelopeId(submission.envelope_id) if submission.envelope_id else None,
+            origin=origin,
+            idempotency_key=submission.idempotency_key,
+            request_digest=_digest(body) if submission.idempotency_key else None,
+        )
+        return _Accepted(job, shape)
+
+    def _check_sizes(self, key: str | None, origin: Mapping[str, Any]) -> None:
+        limits = self._ports.settings
+        if key is not None and not 0 < len(key) <= limits.key_characters:
+            raise UsageError(
+                "usage",
+                f"an idempotency key has 1 to {limits.key_characters} characters, not {len(key)}",
+            )
+        size = len(json.dumps(origin))
+        if size > limits.origin_bytes:
+            raise RefusedError(
+                "too-large", f"the origin has {size} bytes; up to {limits.origin_bytes} are allowed"
+            )
+
+    def _insert(self, tx: Tx, accepted: Sequence[_Accepted]) -> list[Job]:
+        jobs: list[Job] = []
+        limit = self._ports.settings.unfinished_jobs
+        room = limit - tx.unfinished()
+        for wanted in accepted:
+            job = wanted.job
+            known = tx.job_by_key(job.idempotency_key) if job.idempotency_key else None
+            if known is not None:
+                jobs.append(_same(known, job))
+                continue
+            room -= 1
+            if room < 0:
+                raise RefusedError(
+                    "plane-full",
+                    f"the queue is at its limit of {limit} unfinished jobs",
+                    hint="gpulayer ps",
+                )
+            job = dataclasses.replace(job, id=self._new_id(tx, job.name))
+            tx.put_shape(job.shape_id, wanted.shape)
+            commit(tx, rules.submitted(job))
+            jobs.append(job)
+        return jobs
+
+    def _new_id(self, tx: Tx, name: str) -> JobId:
+        while True:
+            job_id = JobId(f"{name}-{self._ports.ids.token(_SUFFIX)}")
+            if tx.job(job_id) is None:
+                return job_id
+
+    def _announce(self, jobs: list[Job]) -> list[Job]:
+        self._ports.wakeups.publish(ANY_JOB)
+        self._dispatch()
+        return jobs
+
+    def _cancel(
+        self, tx: Tx, job: Job, mode: str, grace_seconds: float, reason: Reason
+    ) -> tuple[Job, set[str]]:
+        changes = rules.cancelled(job, mode, grace_seconds, reason, self._ports.clock.now())
+        if not changes:
+            return job, set()
+        commit(tx, changes)
+        workers = {worker_topic(task.worker_id) for task in tx.live_tasks(job_id=job.id)}
+        return tx.job(job.id) or job, workers | {job_topic(job.id), ANY_JOB}
+
+    def _told(self, told: tuple[Job, set[str]]) -> Job:
+        job, topics = told
+        self._ports.wakeups.publish(*topics)
+        return job
+
+
+def refuse_unbuilt(spec: JobSpec) -> None:
+    """Fields of the contract that this version does not act on, refused by name."""
+    problems = not_yet(spec)
+    if problems:
+        fields = [problem.field for problem in problems]
+        raise RefusedError(
+            "not-yet",
+            f"this version does not act on {', '.join(fields)} yet",
+            hint="leave it out",
+            details={"fields": fields},
+        )
+
+
+def _same(known: Job, asked: Job) -> Job:
+    if known.request_digest == asked.request_digest:
+        return known
+    raise RefusedError(
+        "idempotency-conflict",
+        f"the key {asked.idempotency_key!r} belongs to job {known.id}, which is another one",
+        job_id=known.id,
+        hint="use a new key for a new job",
+    )
+
+
+def _digest(body: Mapping[str, Any]) -> str:
+    text = json.dumps(body, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -1,0 +1,83 @@
+"""What must hold in every store at every moment, whatever happened before."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from gpulayer.contracts.capabilities import WorkerCapabilities
+from gpulayer.contracts.records import Job, Task
+from gpulayer.contracts.states import (
+    LIVE_TASK_STATES,
+    TERMINAL_JOB_STATES,
+    JobState,
+    TaskState,
+    may_move,
+)
+from gpulayer.storage.store import Store
+
+
+class Laws:
+    """Compares each look with the one before, so that what must never change is noticed."""
+
+    def __init__(self) -> None:
+        self._ended_jobs: dict[str, tuple[object, ...]] = {}
+        self._ended_tasks: dict[str, TaskState] = {}
+        self._accepted: set[str] = set()
+
+    def check(self, store: Store) -> None:
+        with store.read() as reader:
+            jobs = reader.jobs()
+            tasks = {job.id: reader.tasks(job.id) for job in jobs}
+            for job in jobs:
+                self._check_job(job, tasks[job.id])
+                self._check_story(job, reader.events(job.id))
+                result = reader.result(job.id)
+                assert (result is not None) == (job.state in TERMINAL_JOB_STATES), job
+                assert result is None or result.state == job.state
+            assert self._accepted <= {job.id for job in jobs}, "an accepted job is gone"
+            self._accepted |= {job.id for job in jobs}
+            counted = Counter(job.state for job in jobs)
+            assert {s: n for s, n in reader.counts().items() if n} == dict(counted)
+            live = [t for own in tasks.values() for t in own if t.state in LIVE_TASK_STATES]
+            for worker in reader.workers():
+                capabilities = WorkerCapabilities.from_json(worker.capabilities)
+                self._check_room(capabilities, [t for t in live if t.worker_id == worker.id])
+        fences = [task.fence for own in tasks.values() for task in own]
+        assert len(fences) == len(set(fences)), "a fence was given twice"
+
+    def _check_job(self, job: Job, tasks: list[Task]) -> None:
+        live = [task for task in tasks if task.state in LIVE_TASK_STATES]
+        places = Counter((task.index, task.rank) for task in live)
+        assert all(n == 1 for n in places.values()), f"two live fences: {live}"
+        if job.state in (JobState.SCHEDULED, JobState.RUNNING):
+            assert live, f"{job.id} is {job.state} and nobody has it"
+            assert {task.attempt for task in live} == {job.attempt}
+        else:
+            assert not live, f"{job.id} is {job.state} and has live tasks {live}"
+        assert job.attempt <= job.max_attempts, job
+        ended = (job.state, job.reason, job.exit_code, job.finished_at)
+        if job.state in TERMINAL_JOB_STATES:
+            assert self._ended_jobs.setdefault(job.id, ended) == ended, "a terminal job changed"
+        else:
+            assert job.id not in self._ended_jobs, "a terminal job lives again"
+        for task in tasks:
+            if task.state not in LIVE_TASK_STATES:
+                assert self._ended_tasks.setdefault(task.id, task.state) == task.state
+            else:
+                assert task.id not in self._ended_tasks, "an ended task lives again"
+
+    def _check_story(self, job: Job, events: list) -> None:  # type: ignore[type-arg]
+        assert [event.seq for event in events] == list(range(1, len(events) + 1))
+        states = [JobState(event.state) for event in events]
+        assert states[0] is JobState.QUEUED
+        assert states[-1] == job.state
+        for before, after in zip(states, states[1:], strict=False):
+            assert before == after or may_move(before, after), (job.id, before, after)
+
+    def _check_room(self, capabilities: WorkerCapabilities, tasks: list[Task]) -> None:
+        assert sum(task.cpu_cores for task in tasks) <= capabilities.cpu_cores + 1e-9
+        if capabilities.memory_gb is not None:
+            assert sum(task.memory_gb for task in tasks) <= capabilities.memory_gb + 1e-9
+        gpus = Counter(uuid for task in tasks for uuid in task.gpus)
+        assert all(n == 1 for n in gpus.values()), f"a GPU was given twice: {gpus}"
+        assert set(gpus) <= {gpu.uuid for gpu in capabilities.gpus or ()}
