@@ -1,0 +1,342 @@
+"""Calls one function where a job runs: `PY function_runner.py CALL.json RESULT.json`.
+
+One file (it is run by its path), the standard library alone, any Python from 3.8 up: the
+workload's interpreter needs nothing of GPUlayer. The function's module is imported by its own
+name, so what stands under `if __name__ == "__main__"` does not run. Standard output and error are
+the job's own.
+
+    call    {module, function, file?, source?, sys_path, args, kwargs, stand_in, result_bytes}
+    result  {"value": ...} | {"exit": code} | {"error": {slug, type, module, message, traceback,
+            chain, args?}}
+
+Exit codes: 0 returned, 1 raised or no plain JSON, 127 not importable, that of `sys.exit`, and
+death by SIGINT after a KeyboardInterrupt, as Python itself does.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import importlib.util
+import json
+import linecache
+import math
+import os
+import signal
+import sys
+import traceback
+import types
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Any
+
+MAX_DEPTH = 200
+"""Deeper values are refused rather than left to the recursion limits of two interpreters."""
+
+MAX_INT_BITS = 14_000
+"""About 4,200 digits; Python refuses to read longer ones (CVE-2020-10735)."""
+
+MAX_TRACEBACK = 64 * 1024
+_FAILED, _NOT_FOUND = 1, 127
+_TAKEN = frozenset(sys.modules) | frozenset(getattr(sys, "stdlib_module_names", ()))
+"""Names that a script's module must not take, or the standard library would find the script."""
+
+
+class NotPlain(Exception):
+    """A result that would not come back the same."""
+
+    slug = "result-not-json"
+
+
+class TooLarge(NotPlain):
+    slug = "too-large"
+
+
+def main() -> None:
+    call_path, result_path = sys.argv[1:3]
+    with open(call_path, encoding="ascii") as file:
+        call = json.load(file)
+    _prepare(call)
+    function = None
+    try:
+        function = _find(call, os.path.dirname(os.path.abspath(call_path)))
+        text = _plain_text(function(*call["args"], **call["kwargs"]), call.get("result_bytes"))
+    except KeyboardInterrupt:
+        _print_error(*sys.exc_info())
+        _die_of_interrupt()
+    except SystemExit as stop:
+        if function is not None:
+            _write(result_path, json.dumps({"exit": _exit_code(stop)}))
+            raise
+        text = "the module ended the process while it was imported"
+        code = _fail(result_path, "function-not-importable", ImportError(text))
+    except NotPlain as error:
+        code = _fail(result_path, error.slug, error)
+    except BaseException as error:
+        code = _fail(
+            result_path, "function-not-importable" if function is None else "exception", error
+        )
+    else:
+        _write(result_path, '{"value":' + text + "}")
+        code = 0
+    sys.exit(code)
+
+
+# --- finding the function -------------------------------------------------------------------
+
+
+def _prepare(call: dict[str, Any]) -> None:
+    own = os.path.dirname(os.path.realpath(__file__))
+    if sys.path and os.path.realpath(sys.path[0]) == own:
+        del sys.path[0]
+    sys.path[:0] = call["sys_path"]
+    sys.argv[:] = [call.get("file") or call["module"]]
+    if call.get("stand_in") and not _has_gpulayer():
+        stand_in = _StandIn("gpulayer")
+        stand_in.__file__ = "a stand-in: gpulayer is not installed for this Python"
+        sys.modules["gpulayer"] = stand_in
+
+
+def _has_gpulayer() -> bool:
+    if sys.version_info < (3, 11):
+        return False  # it may be found there, and would not import
+    try:
+        return importlib.util.find_spec("gpulayer") is not None
+    except (ImportError, ValueError):
+        return False
+
+
+def _find(call: dict[str, Any], folder: str) -> Callable[..., Any]:
+    name = call["module"]
+    if call.get("source"):
+        module = _from_source(name, call["source"], os.path.join(folder, name + ".py"))
+    elif call.get("file"):
+        module = _from_file("gpulayer_script" if name in _TAKEN else name, call["file"])
+    else:
+        module = importlib.import_module(name)
+    found = getattr(module, call["function"], None)
+    if found is None:
+        raise ImportError("module '{}' has no function '{}'".format(name, call["function"]))
+    if type(found).__module__.split(".")[0] == "gpulayer":
+        found = getattr(found, "__wrapped__", found)  # decorated with the real `gl.remote`
+    if not callable(found):
+        kind = _kind(type(found))
+        raise ImportError("'{}:{}' is a {}".format(name, call["function"], kind))
+    return found  # type: ignore[no-any-return]
+
+
+def _from_file(name: str, path: str) -> types.ModuleType:
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ImportError("'{}' is not a Python file".format(path))
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def _from_source(name: str, source: str, path: str) -> types.ModuleType:
+    """A notebook's function: its own text, in a file so that tracebacks can show it."""
+    source = _without_remote(source)
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(source)
+    return _from_file(name, path)
+
+
+def _without_remote(source: str) -> str:
+    """The text without the decorator that made the function remote; lines keep their numbers."""
+    lines = source.split("\n")
+    for node in ast.parse(source).body:
+        for decorator in getattr(node, "decorator_list", ()):
+            target = decorator.func if isinstance(decorator, ast.Call) else decorator
+            if getattr(target, "attr", getattr(target, "id", None)) == "remote":
+                last = decorator.end_lineno or decorator.lineno
+                lines[decorator.lineno - 1 : last] = [""] * (last - decorator.lineno + 1)
+    return "\n".join(lines)
+
+
+class _StandIn(types.ModuleType):
+    """What `import gpulayer` gives where it is not installed: the decorator, as the identity."""
+
+    __version__ = "0"
+    __path__: list[str] = []  # submodules are looked for and not found
+
+    @staticmethod
+    def remote(function: Any = None, **_: Any) -> Any:
+        """`@gl.remote` and `@gl.remote(...)`: the function as it is."""
+        return function if function is not None else lambda given: given
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(
+            "gpulayer is not installed in {}, where this job runs: of it only the decorator "
+            "'remote' can be used, not '{}'".format(sys.executable, name)
+        )
+
+
+# --- values ---------------------------------------------------------------------------------
+
+
+def _plain_text(value: Any, limit: int | None) -> str:
+    """The JSON text of a result; NotPlain with the place of the first part that is none."""
+    for problem in _problems(value, "result", 0, set()):
+        raise NotPlain(problem)
+    text = json.dumps(value, allow_nan=False, separators=(",", ":"))
+    if limit is not None and len(text) > limit:
+        raise TooLarge("result has {} bytes as JSON; {} are allowed".format(len(text), limit))
+    return text
+
+
+def _problems(value: Any, place: str, depth: int, above: set[int]) -> Iterator[str]:
+    kind = type(value)
+    if value is None or kind is bool:
+        return
+    if kind is int:
+        if value.bit_length() > MAX_INT_BITS:
+            yield "{} is an integer of more than {} bits".format(place, MAX_INT_BITS)
+    elif kind is float:
+        if not math.isfinite(value):
+            yield "{} is {}, which JSON cannot hold".format(place, value)
+    elif kind is str:
+        if not _is_text(value):
+            yield "{} holds half of a surrogate pair".format(place)
+    elif kind is not list and kind is not dict:
+        yield "{} is a {}".format(place, _kind(kind))
+    elif depth >= MAX_DEPTH or id(value) in above:
+        yield "{} is nested too deeply or holds itself".format(place)
+    else:
+        above.add(id(value))
+        for key, item in value.items() if kind is dict else enumerate(value):
+            if kind is dict and (type(key) is not str or not _is_text(key)):
+                yield "{} has the key {!r}, a {}".format(place, key, _kind(type(key)))
+            yield from _problems(item, "{}[{}]".format(place, _shown(key)), depth + 1, above)
+        above.discard(id(value))
+
+
+def _shown(key: Any) -> str:
+    return json.dumps(key) if type(key) is str else repr(key)
+
+
+def _is_text(value: str) -> bool:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _kind(kind: type) -> str:
+    if kind.__module__ == "builtins":
+        return kind.__name__
+    return "{}.{}".format(kind.__module__, kind.__qualname__)
+
+
+# --- ends -----------------------------------------------------------------------------------
+
+
+def _fail(result_path: str, slug: str, error: BaseException) -> int:
+    kind = type(error)
+    shown = NotPlain if isinstance(error, NotPlain) else kind
+    described = {
+        "slug": slug,
+        "type": shown.__qualname__,
+        "module": kind.__module__ if shown is kind and kind.__module__ != __name__ else "",
+        "message": _message(error),
+        "traceback": _traceback(error),
+        "chain": [
+            {
+                "relation": relation,
+                "type": type(one).__qualname__,
+                "module": type(one).__module__,
+                "message": _message(one),
+            }
+            for relation, one in _chain(error)
+        ],
+    }
+    if not isinstance(error, NotPlain) and not any(_problems(list(error.args), "", 0, set())):
+        described["args"] = list(error.args)
+    _print_error(kind, error, error.__traceback__)
+    _write(result_path, json.dumps({"error": described}))
+    return _NOT_FOUND if slug == "function-not-importable" else _FAILED
+
+
+def _chain(error: BaseException) -> Iterator[tuple[str, BaseException]]:
+    seen = {id(error)}
+    while True:
+        relation, below = "cause", error.__cause__
+        if below is None and not error.__suppress_context__:
+            relation, below = "context", error.__context__
+        if below is None or id(below) in seen:
+            return
+        seen.add(id(below))
+        yield relation, below
+        error = below
+
+
+def _message(error: BaseException) -> str:
+    try:
+        return str(error).encode("utf-8", "backslashreplace").decode()
+    except Exception:
+        return "(its message cannot be shown)"
+
+
+def _traceback(error: BaseException) -> str:
+    if isinstance(error, NotPlain):
+        return ""
+    text = "".join(traceback.format_exception(type(error), error, _users(error.__traceback__)))
+    if len(text) > MAX_TRACEBACK:
+        half = MAX_TRACEBACK // 2
+        left_out = "\n  ... {} characters left out ...\n".format(len(text) - MAX_TRACEBACK)
+        text = text[:half] + left_out + text[-half:]
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def _users(trace: types.TracebackType | None) -> types.TracebackType | None:
+    """The traceback from the first frame of the user's own code."""
+    while trace is not None:
+        name = trace.tb_frame.f_code.co_filename
+        if (
+            name != __file__
+            and not name.startswith("<frozen importlib")
+            and (os.path.dirname(name) != os.path.dirname(importlib.__file__ or ""))
+        ):
+            break
+        trace = trace.tb_next
+    return trace
+
+
+def _print_error(kind: Any, error: Any, trace: Any) -> None:
+    if isinstance(error, NotPlain):
+        sys.stderr.write("error[{}]: {}\n".format(error.slug, error))
+    else:
+        linecache.checkcache()
+        traceback.print_exception(kind, error, _users(trace))
+
+
+def _exit_code(stop: SystemExit) -> int:
+    if stop.code is None:
+        return 0
+    return stop.code & 0xFF if isinstance(stop.code, int) else _FAILED
+
+
+def _die_of_interrupt() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError, AttributeError):
+            pass  # nobody reads it any more
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+def _write(path: str, text: str) -> None:
+    """All or nothing."""
+    draft = path + ".part"
+    with open(draft, "w", encoding="ascii") as file:
+        file.write(text)
+    os.replace(draft, path)
+
+
+if __name__ == "__main__":
+    main()
