@@ -1,0 +1,187 @@
+"""Cgroup leaves: a box per task that nothing leaves, not even by double fork and empty environment.
+
+cgroups(7), and the kernel's admin-guide/cgroup-v2: `cgroup.kill` ends all that is inside,
+`cgroup.events` says `populated 0` once nothing lives there, with a priority event at each change.
+A leaf needs no controller. Where the hierarchy can't be written there are none, and a keeper
+(`gpulayer.runtime.keeper`) does the work.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PREFIX = "gpl-"
+
+
+class Leaf:
+    """The box of one task. Making, killing and removing are twice-safe."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        os.makedirs(path, exist_ok=True)
+        self.procs = os.open(os.path.join(path, "cgroup.procs"), os.O_WRONLY | os.O_CLOEXEC)
+        self.events = os.open(os.path.join(path, "cgroup.events"), os.O_RDONLY | os.O_CLOEXEC)
+
+    def join(self) -> None:
+        """Puts the calling process, and all that it forks from now on, into the box."""
+        os.write(self.procs, b"0")
+
+    def is_populated(self) -> bool:
+        """Whether anything lives inside. Reading re-arms the priority event of `events`."""
+        return b"populated 1" in os.pread(self.events, 4096, 0)
+
+    def pids(self) -> list[int]:
+        return _pids(self.path)
+
+    def kill(self) -> None:
+        """Ends all that is inside; `is_populated` proves it."""
+        _kill(self.path)
+
+    def out_of_memory(self) -> bool:
+        """Whether the kernel ended something inside for memory. False where nobody counts."""
+        events = _read(os.path.join(self.path, "memory.events"))
+        return any(
+            name == "oom_kill" and count != "0"
+            for name, _, count in (line.partition(" ") for line in events.splitlines())
+        )
+
+    def close(self) -> None:
+        """Lets go of the box, and removes it if it is empty."""
+        if self.procs >= 0:
+            os.close(self.procs)
+            os.close(self.events)
+            self.procs = self.events = -1
+        _remove(self.path)
+
+
+def find_parent(label: str) -> str | None:
+    """Makes and returns the folder for leaves, inside this process's own cgroup; None where the
+    hierarchy is absent or can't be written. `label` tells one home from another."""
+    for mount in _mounts():
+        parent = os.path.join(mount + _own_path(), PREFIX + label)
+        try:
+            os.makedirs(parent, exist_ok=True)
+            probe = Leaf(os.path.join(parent, "probe"))
+        except OSError:
+            continue
+        # A process may enter only where it may write the common ancestor's list as well.
+        enters = os.access(os.path.join(mount + _own_path(), "cgroup.procs"), os.W_OK)
+        probe.close()
+        if enters:
+            return parent
+    return None
+
+
+def end_leaves(parent: str) -> int:
+    """Ends whatever lives in the leaves of `parent`, removes them, and counts the processes ended.
+
+    For whoever notices that the supervisor of these leaves is dead. Twice-safe; waits for proof.
+    """
+    try:
+        names = os.listdir(parent)
+    except OSError:
+        return 0
+    return sum(end_leaf(os.path.join(parent, name)) for name in sorted(names))
+
+
+def end_leaf(path: str) -> int:
+    """Ends whatever lives in the leaf at `path`, waits for proof, removes it."""
+    if not os.path.isfile(os.path.join(path, "cgroup.events")):
+        return 0
+    leaf = Leaf(path)
+    ended = len(leaf.pids())
+    try:
+        while leaf.is_populated():
+            leaf.kill()
+            _wait_for_event(leaf.events)
+    finally:
+        leaf.close()
+    return ended
+
+
+def pids_below(path: str) -> list[int]:
+    """Everything that lives in the leaf, or in the folder of leaves, at `path`."""
+    return _pids(path)
+
+
+def _kill(path: str) -> None:
+    try:
+        with open(os.path.join(path, "cgroup.kill"), "wb", buffering=0) as file:
+            file.write(b"1")
+    except FileNotFoundError:
+        _kill_one_by_one(path)  # before Linux 5.14
+
+
+def _kill_one_by_one(path: str) -> None:
+    _write(os.path.join(path, "cgroup.freeze"), b"1")
+    for pid in _pids(path):
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+    _write(os.path.join(path, "cgroup.freeze"), b"0")
+
+
+def _remove(path: str) -> None:
+    for name in _folders(path):  # boxes that the job made inside its own
+        _remove(os.path.join(path, name))
+    try:
+        os.rmdir(path)
+    except OSError:
+        pass  # still populated: `end_leaves` removes it
+
+
+def _wait_for_event(events: int) -> None:
+    poll = select.poll()
+    poll.register(events, select.POLLPRI)
+    poll.poll(100)
+
+
+def _pids(path: str) -> list[int]:
+    found = [int(line) for line in _read(os.path.join(path, "cgroup.procs")).split()]
+    for name in _folders(path):
+        found += _pids(os.path.join(path, name))
+    return found
+
+
+def _folders(path: str) -> list[str]:
+    try:
+        return [entry.name for entry in os.scandir(path) if entry.is_dir()]
+    except OSError:
+        return []
+
+
+def _mounts() -> Iterator[str]:
+    for line in _read("/proc/self/mounts").splitlines():
+        fields = line.split(" ")
+        if len(fields) > 2 and fields[2] == "cgroup2":
+            yield fields[1].encode().decode("unicode_escape")
+
+
+def _own_path() -> str:
+    for line in _read("/proc/self/cgroup").splitlines():
+        if line.startswith("0::"):
+            return line[3:].rstrip("/")
+    return ""
+
+
+def _read(path: str) -> str:
+    try:
+        with open(path) as file:
+            return file.read()
+    except OSError:
+        return ""
+
+
+def _write(path: str, data: bytes) -> None:
+    try:
+        with open(path, "wb", buffering=0) as file:
+            file.write(data)
+    except OSError:
+        pass

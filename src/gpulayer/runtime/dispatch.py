@@ -1,0 +1,277 @@
+"""What each request does. One method per word of the protocol in `gpulayer.runtime.supervisor`."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+from gpulayer.runtime import frames, ladder, world
+from gpulayer.runtime.attaches import Attach
+from gpulayer.runtime.peers import Peer
+from gpulayer.runtime.roster import refusal
+from gpulayer.runtime.spawn import SpawnError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Callable
+    from typing import Any
+
+    from gpulayer.runtime.envelopes import Envelopes
+    from gpulayer.runtime.loop import Loop
+    from gpulayer.runtime.roster import Roster
+
+AGENT = "agent"
+
+
+class RequestError(Exception):
+    """Answered to the peer as it is."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class Dispatch:
+    """The peers of one supervisor. `changed` is called when one comes or goes."""
+
+    def __init__(
+        self,
+        loop: Loop,
+        roster: Roster,
+        envelopes: Envelopes,
+        *,
+        about: dict[str, Any],
+        clock: Callable[[], float],
+        changed: Callable[[], object],
+        leave: Callable[[], object],
+    ) -> None:
+        self._loop = loop
+        self._roster = roster
+        self._envelopes = envelopes
+        self._about = about
+        self._clock = clock
+        self._changed = changed
+        self._leave_home = leave
+        self._attaches: dict[Peer, Attach] = {}
+        self._next_attach = 0
+        self.peers: set[Peer] = set()
+
+    def accept(self, sock: socket.socket) -> None:
+        self.peers.add(Peer(self._loop, sock, self._received, self._closed))
+        self._changed()
+
+    def _closed(self, peer: Peer) -> None:
+        self.peers.discard(peer)
+        attach = self._attaches.pop(peer, None)
+        if attach is not None:
+            attach.close()
+        self._changed()
+
+    def _received(self, peer: Peer, kind: str, payload: Any, fds: list[int]) -> None:
+        if kind == frames.INPUT:
+            attach = self._attaches.get(peer)
+            if attach is not None and attach.task is not None:
+                attach.task.type(payload)
+            return
+        if kind != frames.JSON:
+            peer.close()
+            return
+        names = payload.get("fds") or ()
+        given = {str(name): fd for name, fd in zip(names, fds)}  # noqa: B905  as many, by the decoder
+        try:
+            self._answer(peer, payload, given)
+        finally:
+            for fd in given.values():
+                os.close(fd)
+
+    def _answer(self, peer: Peer, request: dict[str, Any], fds: dict[str, int]) -> None:
+        """Runs the request. What it keeps of `fds` it takes out."""
+        seq = request.get("seq")
+        try:
+            call = _WORDS.get(request.get("op", ""))
+            if call is None:
+                raise RequestError("unknown-op", f"no such request: {request.get('op')!r}")
+            reply = call(self, peer, request, fds)
+        except RequestError as error:
+            reply = {"error": {"code": error.code, "message": str(error)}}
+        except (KeyError, TypeError, ValueError) as error:
+            text = f"the request is malformed: {type(error).__name__}: {error}"
+            reply = {"error": {"code": "bad-request", "message": text}}
+        except OSError as error:
+            reply = {"error": {"code": "failed", "message": str(error)}}
+        if reply is not None and seq is not None:
+            peer.send_json({"seq": seq, **({} if "error" in reply else {"ok": True}), **reply})
+
+    def _hello(self, peer: Peer, request: dict[str, Any], fds: dict[str, int]) -> dict[str, Any]:
+        if request.get("wire") != frames.WIRE:
+            raise RequestError("wire", f"this supervisor speaks version {frames.WIRE}")
+        if request.get("role") == AGENT:
+            for other in [p for p in self.peers if p.role == AGENT and p is not peer]:
+                other.close()
+        peer.role = request.get("role", "client")
+        return {**self._about, "wire": frames.WIRE, "pid": os.getpid(), "world": world.describe()}
+
+    def _envelope(self, peer: Peer, request: dict[str, Any], fds: dict[str, int]) -> dict[str, Any]:
+        envelope = _with_folder(request["envelope"], fds)
+        return {"envelope_id": self._envelopes.put(envelope, keep=bool(request.get("keep")))}
+
+    def _attach(self, peer: Peer, request: dict[str, Any], fds: dict[str, int]) -> dict[str, Any]:
+        if peer in self._attaches:
+            raise RequestError("bad-request", "this connection has an attach already")
+        if request.get("mode") not in ("plain", "terminal"):
+            raise RequestError("bad-request", "mode is plain or terminal")
+        envelope_id = self._envelopes.put(_with_folder(request["envelope"], fds), keep=False)
+        self._next_attach += 1
+        attach_id = f"{os.getpid()}.{self._next_attach}"
+        shape = {key: request.get(key) for key in ("streams", "merged", "mode", "terminal")}
+        attach = Attach(attach_id, peer, shape, envelope_id, fds.pop("stdin", -1))
+        self._attaches[peer] = attach
+        return {"attach_id": attach_id, "envelope_id": envelope_id}
+
+    def _start(
+        self, peer: Peer, request: dict[str, Any], fds: dict[str, int]
+    ) -> dict[str, Any] | None:
+        wanted = request["task"]
+        task_id = wanted["task_id"]
+        if "/" in task_id or task_id in ("", ".", ".."):
+            raise RequestError("bad-request", "no such name for a task")
+        known = self._roster.get(task_id)
+        if known is not None:
+            return {"pid": known.pid}
+        attach = self._find_attach(wanted.get("attach_id"))
+        try:
+            task = self._roster.begin(wanted, self._envelope_of(wanted), attach)
+        except SpawnError as error:
+            refused = refusal(error, self._clock())
+            if attach is not None:
+                attach.event({"event": "exited", "task_id": task_id, "exit": refused["exit"]})
+            return {"error": refused}
+
+        def answer() -> None:
+            reply: dict[str, Any] = {"ok": True, "pid": task.pid}
+            if task.refusal is not None:
+                reply = {"error": task.refusal}
+            peer.send_json({"seq": request.get("seq"), **reply})
+
+        task.waiting.append(answer)
+        return None
+
+    def _cancel(self, peer: Peer, request: dict[str, Any], fds: dict[str, int]) -> dict[str, Any]:
+        if request["mode"] not in ladder.MODES:
+            raise RequestError("bad-request", "mode is int, term or kill")
+        grace = float(request.get("grace_seconds") or 0)
+        self._task(request).cancel(request["mode"], grace, request.get("reason"))
+        return {}
+
+    def _tail(self, peer: Peer, request: dict[str, Any], fds: dict[str, int]) -> None:
+        self._task(request).tails.ask(peer, request)
+
+    def _list(self, peer: Peer, request: dict[str, Any], fds: dict[str, int]) -> dict[str, Any]:
+        return {"tasks": self._roster.describe()}
+
+    def _forget(self, peer: Peer, request: dict[str, Any], fds: dict[str, int]) -> dict[str, Any]:
+        if not self._roster.forget(request["task_id"]):
+            raise RequestError("running", "the task still runs")
+        return {}
+
+    def _drop(self, peer: Peer, request: dict[str, Any], fds: dict[str, int]) -> dict[str, Any]:
+        for envelope_id in request["envelope_ids"]:
+            self._envelopes.drop(envelope_id)
+        return {}
+
+    def _leave(self, peer: Peer, request: dict[str, Any], fds: dict[str, int]) -> dict[str, Any]:
+        if self._roster.running:
+            raise RequestError("running", "tasks still run")
+        self._leave_home()
+        return {}
+
+    def _signal(self, peer: Peer, request: dict[str, Any], fds: dict[str, int]) -> dict[str, Any]:
+        task = self._attach_of(peer).task
+        if task is not None:
+            signum = int(request["signum"])
+            if signum not in signal.valid_signals():
+                raise RequestError("bad-request", f"no such signal: {signum}")
+            task.signal(signum, request.get("target") or "group")
+        return {}
+
+    def _winsize(self, peer: Peer, request: dict[str, Any], fds: dict[str, int]) -> dict[str, Any]:
+        rows, cols = int(request["rows"]), int(request["cols"])
+        attach = self._attach_of(peer)
+        attach.request["terminal"] = {
+            **(attach.request.get("terminal") or {}),
+            "rows": rows,
+            "cols": cols,
+        }
+        if attach.task is not None:
+            attach.task.resize(rows, cols)
+        return {}
+
+    def _reader_left(
+        self, peer: Peer, request: dict[str, Any], fds: dict[str, int]
+    ) -> dict[str, Any]:
+        task = self._attach_of(peer).task
+        if task is not None:
+            task.reader_left(int(request["stream"]))
+        return {}
+
+    def _kill(self, peer: Peer, request: dict[str, Any], fds: dict[str, int]) -> dict[str, Any]:
+        task = self._attach_of(peer).task
+        if task is not None:
+            task.cancel("kill", 0)
+        return {}
+
+    def _task(self, request: dict[str, Any]) -> Any:
+        task = self._roster.get(request["task_id"])
+        if task is None:
+            raise RequestError("no-such-task", f"no such task here: {request['task_id']}")
+        return task
+
+    def _attach_of(self, peer: Peer) -> Attach:
+        attach = self._attaches.get(peer)
+        if attach is None:
+            raise RequestError("bad-request", "this connection has no attach")
+        return attach
+
+    def _find_attach(self, attach_id: str | None) -> Attach | None:
+        """None for a client that has left: its job runs with nobody watching."""
+        found = [a for a in self._attaches.values() if a.attach_id == attach_id and not a.task]
+        return found[0] if found else None
+
+    def _envelope_of(self, task: dict[str, Any]) -> dict[str, Any]:
+        envelope_id = task.get("envelope_id")
+        if envelope_id is None:
+            environ = task.get("environ") or {}
+            return {"environ": [f"{name}={value}" for name, value in environ.items()]}
+        envelope = self._envelopes.get(envelope_id)
+        if envelope is None:
+            text = "the environment and folder of the terminal it was sent from are lost"
+            raise SpawnError("envelope-lost", text)
+        return envelope
+
+
+_WORDS: dict[str, Callable[[Dispatch, Peer, dict[str, Any], dict[str, int]], Any]] = {
+    "hello": Dispatch._hello,
+    "envelope": Dispatch._envelope,
+    "attach": Dispatch._attach,
+    "start": Dispatch._start,
+    "cancel": Dispatch._cancel,
+    "tail": Dispatch._tail,
+    "list": Dispatch._list,
+    "forget": Dispatch._forget,
+    "drop": Dispatch._drop,
+    "quit": Dispatch._leave,
+    "signal": Dispatch._signal,
+    "winsize": Dispatch._winsize,
+    "closed": Dispatch._reader_left,
+    "kill": Dispatch._kill,
+}
+
+
+def _with_folder(envelope: dict[str, Any], fds: dict[str, int]) -> dict[str, Any]:
+    """The folder is kept as path, device and inode, never open: a job that waits must not keep a
+    file system busy."""
+    if "cwd" in fds and not envelope.get("cwd_ino"):
+        found = os.fstat(fds["cwd"])
+        return {**envelope, "cwd_dev": found.st_dev, "cwd_ino": found.st_ino}
+    return envelope

@@ -1,0 +1,123 @@
+"""How a task ended, as the one record that supervisor, agent, plane and client pass on. Pure.
+
+Where several causes are true the order is cancelled, timed out, failed, lost: a job that was
+asked to end and ended by itself in the same moment is cancelled, never both.
+"""
+
+from __future__ import annotations
+
+import os
+import signal as signals
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+CANCEL, TIMEOUT = "cancel", "timeout"
+"""What we did to a job, and thus why it ended. `CANCEL` outranks `TIMEOUT`."""
+
+TIMED_OUT_CODE, OURS_CODE, NOT_EXECUTABLE_CODE, NOT_FOUND_CODE = 124, 125, 126, 127
+
+REFUSALS = {
+    "not-found": ("not_found", NOT_FOUND_CODE),
+    "not-executable": ("not_executable", NOT_EXECUTABLE_CODE),
+    "folder-gone": ("folder_gone", NOT_EXECUTABLE_CODE),
+    "spawn-failed": ("preparation", NOT_EXECUTABLE_CODE),
+    "envelope-lost": ("envelope_lost", OURS_CODE),
+}
+"""Why a job never began: the code of the protocol -> reason, exit code."""
+
+
+def ended(
+    status: int,
+    *,
+    cause: str | None,
+    reason: str | None,
+    out_of_memory: bool,
+    started_at: float,
+    ended_at: float,
+    usage: dict[str, Any],
+    leftovers: int,
+) -> dict[str, Any]:
+    """The record of a job that ran. `status` is that of wait(2); `reason` goes with `cause`."""
+    code = os.WEXITSTATUS(status) if os.WIFEXITED(status) else None
+    signum = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
+    own_code = code if code is not None else 128 + (signum or 0)
+    if cause == CANCEL:
+        outcome, why, exit_code, message = "cancelled", reason or "user", own_code, "cancelled"
+    elif cause == TIMEOUT:
+        outcome, why, exit_code = "timed_out", "timeout", TIMED_OUT_CODE
+        message = "ran past its timeout"
+    elif code == 0:
+        outcome, why, exit_code, message = "succeeded", "exited", 0, ""
+    elif code is not None:
+        outcome, why, exit_code, message = "failed", "exited", code, f"exit code {code}"
+    elif out_of_memory:
+        outcome, why, exit_code = "failed", "out_of_memory", own_code
+        message = "ended by the kernel: the job's memory limit was reached"
+    else:
+        outcome, why, exit_code = "failed", "killed", own_code
+        message = f"ended by {signal_name(signum or 0)}"
+    return {
+        "outcome": outcome,
+        "reason": why,
+        "code": code,
+        "signal": signum,
+        "exit_code": exit_code,
+        "started_at": started_at,
+        "ended_at": ended_at,
+        "usage": usage,
+        "leftovers": leftovers,
+        "message": message,
+    }
+
+
+def refused(code: str, message: str, now: float) -> dict[str, Any]:
+    """The record of a job that never began."""
+    reason, exit_code = REFUSALS.get(code, REFUSALS["spawn-failed"])
+    return _without_process("failed", reason, exit_code, None, now, message)
+
+
+def lost(started_at: float | None, now: float, message: str) -> dict[str, Any]:
+    """The record of a job whose end nobody saw: its supervisor or keeper died."""
+    return _without_process("lost", "supervisor_lost", OURS_CODE, started_at, now, message)
+
+
+def never_ran(now: float, cause: str | None, reason: str | None) -> dict[str, Any]:
+    """The record of a job that was asked to end before its first instruction."""
+    if cause == CANCEL:
+        return _without_process("cancelled", reason or "user", 130, None, now, "cancelled")
+    return _without_process("failed", "preparation", NOT_EXECUTABLE_CODE, None, now, "never began")
+
+
+def usage_of(rusage: Any) -> dict[str, Any]:
+    """Of a leader and those of its children it waited for (wait4(2)); Linux counts KiB."""
+    return {
+        "user_seconds": rusage.ru_utime,
+        "system_seconds": rusage.ru_stime,
+        "max_rss_bytes": rusage.ru_maxrss * (1 if os.uname().sysname == "Darwin" else 1024),
+    }
+
+
+def signal_name(signum: int) -> str:
+    try:
+        return signals.Signals(signum).name
+    except ValueError:
+        return f"signal {signum}"
+
+
+def _without_process(
+    outcome: str, reason: str, exit_code: int, started_at: float | None, now: float, message: str
+) -> dict[str, Any]:
+    return {
+        "outcome": outcome,
+        "reason": reason,
+        "code": None,
+        "signal": None,
+        "exit_code": exit_code,
+        "started_at": started_at,
+        "ended_at": now,
+        "usage": {"user_seconds": 0.0, "system_seconds": 0.0, "max_rss_bytes": 0},
+        "leftovers": 0,
+        "message": message,
+    }

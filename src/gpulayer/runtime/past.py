@@ -1,0 +1,118 @@
+"""A task of an earlier supervisor, found in the journal.
+
+With an exit in its birth file it ended so. Else its keeper, if it had one, is ending it now: once
+the lock of the birth file is free the rest is swept, by leaf and by marker, and the task is lost.
+"""
+
+from __future__ import annotations
+
+import os
+
+from gpulayer.runtime import cgroup, exits, processes, segments
+from gpulayer.runtime.journal import Birth
+from gpulayer.runtime.tails import Tails
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from gpulayer.runtime.loop import Loop
+
+RETRY_SECONDS = 0.02
+"""A keeper whose supervisor died is gone within milliseconds, and there is nothing to wait on:
+flock(2) has no event."""
+
+
+class PastTask:
+    """Looks like a `Task` to those who list, follow, cancel and forget."""
+
+    refusal: dict[str, Any] | None = None
+    is_keeperless = False
+
+    def __init__(
+        self, loop: Loop, intent: dict[str, Any], folder: str, clock: Callable[[], float]
+    ) -> None:
+        self._loop = loop
+        self._intent = intent
+        self._folder = folder
+        self._clock = clock
+        self.task_id: str = intent["task_id"]
+        self.pid: int | None = None
+        self.exit: dict[str, Any] | None = None
+        self._birth = Birth(os.path.join(folder, "keeper"))
+        self._segment = _Segment(os.path.join(folder, "seg"))
+        self.tails = Tails(self._segment)
+        self._look()
+
+    @staticmethod
+    def ever_ran(folder: str) -> bool:
+        return os.path.exists(os.path.join(folder, "keeper"))
+
+    @property
+    def is_running(self) -> bool:
+        return self.exit is None
+
+    def cancel(self, mode: str, grace_seconds: float, reason: str | None = None) -> None:
+        """It is being ended already."""
+
+    def detach(self) -> None:
+        """Nobody watches it but by `tail`."""
+
+    def describe(self) -> dict[str, Any]:
+        return {
+            **{key: self._intent.get(key) for key in ("task_id", "fence", "job_id", "index")},
+            "state": "running" if self.is_running else "exited",
+            "pid": None,
+            "exit": self.exit,
+            "log_size": self._segment.size,
+        }
+
+    def forget(self) -> None:
+        """Removes its files; its folder too where nobody else keeps something there."""
+        self._birth.close()
+        self._segment.close()
+        remove_files(self._folder)
+
+    def _look(self) -> None:
+        if not self._birth.lock():
+            self._loop.after(RETRY_SECONDS, self._look)
+            return
+        ending = self._birth.exit()
+        if ending is None:
+            self._sweep()
+            ending = exits.lost(None, self._clock(), "the supervisor died while the job ran")
+            self._birth.record(ending)
+        self._segment.size = segments.repair(self._segment.fd)
+        self.exit = self.tails.exit = ending
+        self.tails.look()
+
+    def _sweep(self) -> None:
+        leaf = self._intent.get("leaf")
+        if leaf:
+            cgroup.end_leaf(leaf)
+        processes.end_marked(self._intent["marker"].encode())
+
+
+class _Segment:
+    """Shown as empty until its keeper has let go: a record half written is none."""
+
+    def __init__(self, path: str) -> None:
+        self.fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self.size = 0
+
+    def close(self) -> None:
+        os.close(self.fd)
+
+
+def remove_files(folder: str) -> None:
+    """What a supervisor keeps of a task. Twice-safe."""
+    for name in ("seg", "keeper"):
+        try:
+            os.unlink(os.path.join(folder, name))
+        except FileNotFoundError:
+            pass
+    try:
+        os.rmdir(folder)
+    except OSError:
+        pass

@@ -1,0 +1,158 @@
+"""The roster: every task that this supervisor knows, from its journal entry to its forgetting.
+
+Begins tasks (journal, birth file, leaf, fork, in this order, so that a crash between any two is
+told apart later), takes over those of an earlier supervisor, and ends the strays of a keeper that
+died: they become children of this process, which is a subreaper.
+"""
+
+from __future__ import annotations
+
+import os
+
+from gpulayer.runtime import cgroup, processes
+from gpulayer.runtime.exits import refused
+from gpulayer.runtime.journal import Journal
+from gpulayer.runtime.past import PastTask, remove_files
+from gpulayer.runtime.processes import Children
+from gpulayer.runtime.spawn import SpawnError
+from gpulayer.runtime.tasks import MARKER, Task
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from gpulayer.runtime.attaches import Attach
+    from gpulayer.runtime.loop import Loop
+
+
+class Roster:
+    """`leaves` is the folder for cgroup leaves, or None where keepers do the work."""
+
+    def __init__(
+        self,
+        loop: Loop,
+        journal: Journal,
+        folder: str,
+        leaves: str | None,
+        clock: Callable[[], float],
+        changed: Callable[[], object],
+    ) -> None:
+        self._loop = loop
+        self._journal = journal
+        self._folder = folder
+        self._leaves = leaves
+        self._clock = clock
+        self._changed = changed
+        self._tasks: dict[str, Task | PastTask] = {}
+        self.children = Children(others=self._end_strays)
+
+    @property
+    def containment(self) -> str:
+        """What holds a task's processes here: "cgroup" or "keeper"."""
+        return "cgroup" if self._leaves else "keeper"
+
+    def take_over(self) -> None:
+        """The tasks of an earlier supervisor. Those that never ran are forgotten: whoever wanted
+        them finds them missing and starts them again."""
+        if self._leaves is not None:
+            cgroup.end_leaves(self._leaves)
+        for task_id, intent in list(self._journal.tasks.items()):
+            folder = self._folder_of(task_id)
+            if PastTask.ever_ran(folder):
+                self._tasks[task_id] = PastTask(self._loop, intent, folder, self._clock)
+            else:
+                remove_files(folder)
+                self._journal.forget(task_id)
+
+    def get(self, task_id: str) -> Task | PastTask | None:
+        return self._tasks.get(task_id)
+
+    def describe(self) -> list[dict[str, Any]]:
+        return [task.describe() for task in self._tasks.values()]
+
+    @property
+    def running(self) -> list[Task | PastTask]:
+        return [task for task in self._tasks.values() if task.is_running]
+
+    def begin(
+        self, request: dict[str, Any], envelope: dict[str, Any], attach: Attach | None
+    ) -> Task:
+        """Forks the task. SpawnError where that can't be; then it was never here."""
+        task_id = request["task_id"]
+        folder = self._folder_of(task_id)
+        leaf_path = os.path.join(self._leaves, task_id) if self._leaves else None
+        self._journal.intent(
+            {
+                **{key: request.get(key) for key in ("task_id", "fence", "job_id", "index")},
+                "leaf": leaf_path,
+                "marker": f"{MARKER}={task_id}:{request.get('fence')}",
+            }
+        )
+        leaf = None
+        try:
+            leaf = cgroup.Leaf(leaf_path) if leaf_path else None
+            task = Task(self._loop, self.children, request, folder, self._clock, self._ended)
+            task.begin(envelope, attach, leaf)
+        except (OSError, SpawnError) as error:
+            if leaf is not None:
+                leaf.close()
+            remove_files(folder)
+            self._journal.forget(task_id)
+            if isinstance(error, SpawnError):
+                raise
+            text = f"the job could not be started: {error}"
+            raise SpawnError("spawn-failed", text, error.errno or 0) from error
+        self._tasks[task_id] = task
+        return task
+
+    def forget(self, task_id: str) -> bool:
+        """False where it still runs."""
+        task = self._tasks.get(task_id)
+        if task is None:
+            return True
+        if task.is_running:
+            return False
+        del self._tasks[task_id]
+        task.forget()
+        self._journal.forget(task_id)
+        return True
+
+    def close(self) -> None:
+        if self._leaves is not None:
+            try:
+                os.rmdir(self._leaves)
+            except OSError:
+                pass
+
+    def _folder_of(self, task_id: str) -> str:
+        return os.path.join(self._folder, task_id)
+
+    def _ended(self, task: Task) -> None:
+        if task.refusal is not None:
+            self.forget(task.task_id)
+        self._changed()
+
+    def _end_strays(self) -> None:
+        """After each round of deaths: whether a keeper was among them, and what it left."""
+        orphaned = [t for t in self._tasks.values() if isinstance(t, Task) and t.is_keeperless]
+        if not orphaned:
+            return
+        known = frozenset(self.children.watched()) | frozenset(self._in_leaves())
+        left = processes.kill_descendants(os.getpid(), but=known)
+        for task in orphaned:
+            if task.is_running and task.look() and not left:
+                task.lose("the keeper of the job died")
+
+    def _in_leaves(self) -> list[int]:
+        return cgroup.pids_below(self._leaves) if self._leaves else []
+
+
+def refusal(error: SpawnError, now: float) -> dict[str, Any]:
+    """The error object of a task that could not begin."""
+    return {
+        "code": error.code,
+        "message": str(error),
+        "errno": error.errno,
+        "exit": refused(error.code, str(error), now),
+    }

@@ -1,0 +1,268 @@
+"""The supervisor: owns the processes of tasks on this machine, whoever else comes and goes.
+
+Stdlib only, one thread, one socket, started as `python -I -S`. It holds the lock of its home, a
+journal, a birth file and a log segment per task, and the read ends of every job. It knows nothing
+of jobs, retries or GPUs: the agent says what to start, clients watch and interrupt.
+
+The protocol (frames: `gpulayer.runtime.frames`). Requests are `{"op", "seq", ...}`; each with a
+`seq` is answered by `{"seq", "ok": true, ...}` or `{"seq", "error": {"code", "message"}}`.
+
+    hello     role "client" | "agent", wire, version -> wire, version, pid, containment, world.
+              A new agent closes the older agent's connection.
+    envelope  envelope, keep -> envelope_id. Twice-safe.
+    attach    envelope, streams, merged, mode, terminal?, fds ["stdin"?, "cwd"?]
+              -> attach_id, envelope_id. The connection then belongs to this attach: it gets
+              {"event": "started" | "stopped" | "continued" | "flags" | "exited"} and frames 1, 2
+              and T, and may send I frames and, with no answer, `signal`, `winsize`, `closed`,
+              `kill`. Closing it is to detach.
+    start     task -> pid. Twice-safe by task_id. Errors: envelope-lost, folder-gone, not-found,
+              not-executable, spawn-failed; their "exit" is the record a client was shown.
+    cancel    task_id, mode "int" | "term" | "kill", grace_seconds, reason? Twice-safe.
+    tail      task_id, offset, max_bytes -> bytes, size, eof, exit, then one L frame if bytes > 0.
+              Waits for bytes past offset, or the end.
+    list      -> tasks
+    forget    task_id: once it has ended, its files go. Twice-safe.
+    drop      envelope_ids
+    quit      refused while tasks live
+
+`envelope`, `task` and EXIT are described in `envelopes`, `tasks` and `exits`.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import sys
+import time
+import traceback
+
+from gpulayer._version import __version__
+from gpulayer.runtime import cgroup, processes
+from gpulayer.runtime.digest import sha256_hex
+from gpulayer.runtime.dispatch import Dispatch
+from gpulayer.runtime.envelopes import Envelopes
+from gpulayer.runtime.journal import Journal
+from gpulayer.runtime.loop import Loop
+from gpulayer.runtime.peers import Listener
+from gpulayer.runtime.roster import Roster
+from gpulayer.runtime.spawn import reset_signals
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gpulayer.runtime.loop import Timer
+
+CHECK_SECONDS = 1.0
+"""How often it looks whether its home is still there; deleting a folder tells nobody."""
+
+LOG_BYTES = 256 << 10
+
+
+class Settings:
+    """`--home --runtime --idle-seconds --containment auto|keeper|cgroup --ready-fd`."""
+
+    def __init__(self, argv: Sequence[str]) -> None:
+        given = {argv[i]: argv[i + 1] for i in range(0, len(argv) - 1, 2)}
+        self.home = given["--home"]
+        self.runtime = given["--runtime"]
+        self.idle_seconds = float(given.get("--idle-seconds", "60"))
+        self.containment = given.get("--containment", "auto")
+        self.ready_fd = int(given.get("--ready-fd", "-1"))
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs until idle, told to, or its home is gone. Returns at once where another one holds the
+    home; nothing is then written to `--ready-fd`."""
+    settings = Settings(sys.argv[1:] if argv is None else argv)
+    _stand_alone(settings)
+    lock = _lock(os.path.join(settings.home, "sup", "lock"))
+    if lock is None:
+        return 0
+    return Supervisor(settings, lock).run()
+
+
+class Supervisor:
+    """One life, from the lock to the last task."""
+
+    def __init__(self, settings: Settings, lock: Lock) -> None:
+        self._settings = settings
+        self._lock = lock
+        self._loop = Loop(_log)
+        home = settings.home
+        self._roster = Roster(
+            self._loop,
+            Journal(os.path.join(home, "sup", "journal")),
+            os.path.join(home, "tasks"),
+            _leaves(settings),
+            time.time,
+            self._changed,
+        )
+        self._dispatch = Dispatch(
+            self._loop,
+            self._roster,
+            Envelopes(os.path.join(settings.runtime, "envelopes")),
+            about={"version": _version(), "containment": self._roster.containment},
+            clock=time.time,
+            changed=self._changed,
+            leave=self._leave,
+        )
+        self._listener: Listener | None = None
+        self._idle: Timer | None = None
+        self._leaving = False
+
+    def run(self) -> int:
+        processes.adopt_orphans()
+        self._loop.on_signal(signal.SIGCHLD, self._roster.children.reap)
+        for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            self._loop.on_signal(signum, self._end_all)
+        self._roster.take_over()
+        self._listen()
+        self._check()
+        self._changed()
+        _tell_ready(self._settings.ready_fd)
+        self._loop.run()
+        self._roster.close()
+        return 0
+
+    def _listen(self) -> None:
+        path = os.path.join(self._settings.runtime, "s.sock")
+        self._listener = Listener(self._loop, path, self._dispatch.accept)
+
+    def _check(self) -> None:
+        if not self._lock.is_in_place():
+            self._end_all()
+        elif self._listener is not None and not self._listener.is_in_place():
+            self._listener.close()
+            self._listen()  # something swept the folder of sockets; the tasks are still ours
+        self._loop.after(CHECK_SECONDS, self._check)
+
+    def _changed(self) -> None:
+        """A client or a task came or went."""
+        if self._idle is not None:
+            self._idle.cancel()
+            self._idle = None
+        if self._roster.running:
+            return
+        if self._leaving:
+            self._leave()
+        elif not self._dispatch.peers:
+            self._idle = self._loop.after(self._settings.idle_seconds, self._leave)
+
+    def _end_all(self) -> None:
+        self._leaving = True
+        for task in self._roster.running:
+            task.cancel("kill", 0, "shutdown")
+        self._changed()
+
+    def _leave(self) -> None:
+        if self._roster.running:
+            return
+        if self._listener is not None:
+            self._listener.close()
+            self._listener = None
+        # Answers on their way, the one to `quit` among them, go out first.
+        self._loop.after(0, self._loop.stop)
+
+
+class Lock:
+    """The lock of a home (flock(2)). Whoever holds it owns the tasks; it ends with the process."""
+
+    def __init__(self, path: str, fd: int) -> None:
+        self._path = path
+        self._fd = fd
+
+    def is_in_place(self) -> bool:
+        """Whether the path still leads to the file we hold: the folder may have been deleted."""
+        try:
+            there = os.stat(self._path)
+        except OSError:
+            return False
+        held = os.fstat(self._fd)
+        return (there.st_dev, there.st_ino) == (held.st_dev, held.st_ino)
+
+
+def _lock(path: str) -> Lock | None:
+    """None where somebody else holds it. Makes no folder: only a client may make a home."""
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(fd)
+        return None
+    lock = Lock(path, fd)
+    if not lock.is_in_place():
+        os.close(fd)
+        return None
+    os.ftruncate(fd, 0)
+    os.write(fd, f"{os.getpid()}\n".encode())  # for messages only
+    return lock
+
+
+def _stand_alone(settings: Settings) -> None:
+    """Nothing of whoever started it may leak into a job."""
+    reset_signals([])
+    os.umask(0o077)
+    os.chdir("/")
+    null = os.open(os.devnull, os.O_RDWR)
+    log = _open_log(os.path.join(settings.home, "supervisor.log"))
+    for source, target in ((null, 0), (null, 1), (log, 2)):
+        os.dup2(source, target)
+    first = 3
+    if settings.ready_fd >= 3:
+        os.closerange(3, settings.ready_fd)
+        first = settings.ready_fd + 1
+        os.set_inheritable(settings.ready_fd, False)
+    os.closerange(first, os.sysconf("SC_OPEN_MAX"))
+
+
+def _open_log(path: str) -> int:
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    if os.fstat(fd).st_size > LOG_BYTES:
+        os.ftruncate(fd, 0)
+    return fd
+
+
+def _leaves(settings: Settings) -> str | None:
+    """The folder for cgroup leaves; None where keepers do the work."""
+    if settings.containment == "keeper":
+        return None
+    leaves = cgroup.find_parent(leaf_label(settings.home))
+    if leaves is None and settings.containment == "cgroup":
+        raise SystemExit("no cgroup v2 hierarchy that this process may write")
+    return leaves
+
+
+def leaf_label(home: str) -> str:
+    """What the folder of leaves of a home is called."""
+    return sha256_hex(os.fsencode(os.path.realpath(home)))[:16]
+
+
+def sweep(home: str) -> int:
+    """Ends what a dead supervisor of `home` left in cgroup leaves; returns how many processes.
+
+    For whoever notices the death; call it only while nobody holds the lock. Twice-safe.
+    """
+    leaves = cgroup.find_parent(leaf_label(home))
+    return cgroup.end_leaves(leaves) if leaves else 0
+
+
+def _version() -> str:
+    return __version__
+
+
+def _tell_ready(fd: int) -> None:
+    if fd >= 0:
+        os.write(fd, b"\n")
+        os.close(fd)
+
+
+def _log(error: BaseException) -> None:
+    sys.stderr.write(time.strftime("%Y-%m-%d %H:%M:%S error\n"))
+    traceback.print_exception(type(error), error, error.__traceback__)
+    sys.stderr.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,290 @@
+"""One task in the supervisor: its body, its streams, its log, its deadline, and who watches.
+
+    begin -> (forked) -> started -> ... -> body empty -> pumps drained -> exited -> forgotten
+
+The `exited` event and the end of the log always come after the last byte of output.
+"""
+
+from __future__ import annotations
+
+import os
+
+from gpulayer.runtime import cgroup, envelopes, exits, frames, plumbing, terminal
+from gpulayer.runtime.body import Body
+from gpulayer.runtime.journal import Birth
+from gpulayer.runtime.keeper import Keeper
+from gpulayer.runtime.ladder import Ladder
+from gpulayer.runtime.past import remove_files
+from gpulayer.runtime.redaction import Redactor
+from gpulayer.runtime.segments import Writer
+from gpulayer.runtime.spawn import Launch, SpawnError
+from gpulayer.runtime.streams import Keyboard, Pump
+from gpulayer.runtime.tails import Tails
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from gpulayer.runtime.attaches import Attach
+    from gpulayer.runtime.loop import Loop, Timer
+    from gpulayer.runtime.plumbing import Source
+    from gpulayer.runtime.processes import Children
+
+MARKER = "GPULAYER_FENCE"
+"""In the environment of every process of a task: what a sweep without cgroups looks for."""
+
+
+class Task:
+    """`ended` is called once nothing of the task lives and its exit is on disk."""
+
+    def __init__(
+        self,
+        loop: Loop,
+        children: Children,
+        request: dict[str, Any],
+        folder: str,
+        clock: Callable[[], float],
+        ended: Callable[[Task], object],
+    ) -> None:
+        self._loop = loop
+        self._children = children
+        self._request = request
+        self._folder = folder
+        self._clock = clock
+        self._ended = ended
+        self.task_id: str = request["task_id"]
+        self.pid: int | None = None
+        self.exit: dict[str, Any] | None = None
+        self.refusal: dict[str, Any] | None = None
+        self.waiting: list[Callable[[], object]] = []
+        """Called once it is known whether the task's program runs."""
+        self._attach: Attach | None = None
+        self._keyboard: Keyboard | None = None
+        self._pumps: list[Pump] = []
+        self._deadline: Timer | None = None
+        self._body: Body | Keeper
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        self._birth = Birth(os.path.join(folder, "keeper"))
+        self._segment = Writer(
+            os.path.join(folder, "seg"),
+            rank=request.get("rank") or 0,
+            index=request.get("index") or 0,
+            limit=request.get("log_limit_bytes"),
+            clock=clock,
+            grown=self._grown,
+        )
+        self.tails = Tails(self._segment)
+
+    @property
+    def is_running(self) -> bool:
+        return self.exit is None
+
+    @property
+    def is_keeperless(self) -> bool:
+        """Whether its keeper died before telling how it ended."""
+        return isinstance(self._body, Keeper) and self._body.is_dead
+
+    def begin(
+        self, envelope: dict[str, Any], attach: Attach | None, leaf: cgroup.Leaf | None
+    ) -> None:
+        """Forks. OSError and SpawnError where that can't be; then nothing of it is left running."""
+        stdin = attach.take_stdin() if attach and self._request.get("stdin") == "attach" else -1
+        self._plumbing = plumbing.lay(attach.request if attach else None, stdin)
+        launch = self._launch(envelope)
+        secrets = [(name, value) for name, value in self._request.get("redact") or ()]
+        try:
+            if leaf is None or self._plumbing.controls >= 0:
+                self._body = Keeper(
+                    self._loop,
+                    self._children,
+                    launch,
+                    self._plumbing,
+                    leaf,
+                    self._folder,
+                    self._request,
+                    self._report,
+                )
+            else:
+                self._body = Body(self._loop, self._children, launch, leaf, self._report)
+            self._leaf = leaf
+            self._ladder = Ladder(self._loop, self._body)
+            self._body.start()
+        except BaseException:
+            self._plumbing.close()
+            raise
+        self._plumbing.close_job_ends()
+        self._attach = attach
+        if attach is not None:
+            attach.task = self
+            attach.peer.drained = self._resume
+        self._isig = True
+        for source in self._plumbing.sources:
+            redactor = Redactor(secrets) if secrets else None
+            self._pumps.append(Pump(self._loop, source, redactor, self._out, self._choked))
+        if self._plumbing.keyboard >= 0:
+            self._keyboard = Keyboard(self._loop, self._plumbing.keyboard)
+
+    def cancel(self, mode: str, grace_seconds: float, reason: str | None = None) -> None:
+        if self.is_running:
+            self._body.blame(exits.CANCEL, reason)
+            self._ladder.climb(mode, grace_seconds)
+
+    def signal(self, signum: int, target: str) -> None:
+        if self.is_running:
+            self._body.signal(signum, target)
+
+    def type(self, data: bytes) -> None:
+        """Keys for the job's terminal; nothing stands for the end of input."""
+        if self._keyboard is not None:
+            master = self._plumbing.keyboard
+            self._keyboard.type(data or terminal.end_of_input(master))
+
+    def resize(self, rows: int, cols: int) -> None:
+        for pump in self._pumps:
+            if pump.is_open and os.isatty(pump.source.fd):
+                terminal.resize(pump.source.fd, rows, cols)
+
+    def reader_left(self, stream: int) -> None:
+        """Nobody reads that output any more: the job shall learn it as it would from a pipe."""
+        for pump in self._pumps:
+            labels = (stream, 3) if pump.source.frame == frames.TERMINAL else (stream,)
+            if pump.is_open and pump.source.stream in labels and not os.isatty(pump.source.fd):
+                pump.close()
+                self._body.close_stream(pump.source.stream)
+                self._segment.note("the reader of the output left")
+
+    def detach(self) -> None:
+        self._attach = None
+        self._resume()
+
+    def look(self) -> bool:
+        return self._body.look()
+
+    def lose(self, message: str) -> None:
+        """Its keeper is dead and nothing of it lives."""
+        self._finish(exits.lost(None, self._clock(), message))
+
+    def describe(self) -> dict[str, Any]:
+        keys = ("task_id", "fence", "job_id", "index")
+        return {
+            **{key: self._request.get(key) for key in keys},
+            "state": "running" if self.is_running else "exited",
+            "pid": self.pid,
+            "exit": self.exit,
+            "log_size": self._segment.size,
+        }
+
+    def forget(self) -> None:
+        """Removes its files; its folder too where nobody else keeps something there."""
+        self._birth.close()
+        self._segment.close()
+        remove_files(self._folder)
+
+    def _launch(self, envelope: dict[str, Any]) -> Launch:
+        request = self._request
+        marker = f"{self.task_id}:{request.get('fence')}"
+        defaults = {"PYTHONUNBUFFERED": "1"} if request.get("unbuffered") else {}
+        block = envelopes.environment(
+            envelope.get("environ") or [],
+            unset=request.get("unset") or [],
+            setting={**self._plumbing.environ, **(request.get("set") or {}), MARKER: marker},
+            defaults=defaults,
+        )
+        argv = [os.fsencode(word) for word in request["argv"]]
+        if not argv or any(b"\0" in word for word in (*argv, *block)):
+            raise SpawnError("spawn-failed", "no command, or one with a zero byte in it")
+        cwd = request.get("cwd")
+        launch = Launch(argv, block, os.fsencode(cwd or envelope.get("cwd") or "/"), envelope)
+        if request.get("argv0"):
+            launch.argv0 = os.fsencode(request["argv0"])
+        if cwd is None and envelope.get("cwd_ino"):
+            launch.cwd_id = (envelope["cwd_dev"], envelope["cwd_ino"])
+        launch.stdin, launch.stdout, launch.stderr = self._plumbing.job
+        launch.controls = self._plumbing.controls
+        return launch
+
+    def _report(self, event: dict[str, Any]) -> None:
+        kind = event["event"]
+        if kind == "started":
+            self._started(event)
+        elif kind == "refused":
+            self.refusal = {key: event[key] for key in ("code", "message", "errno")}
+        elif kind == "empty":
+            self._finish(event["exit"])
+        elif self._attach is not None:
+            self._attach.event(event)
+
+    def _started(self, event: dict[str, Any]) -> None:
+        self.pid = event["pid"]
+        if self._attach is not None:
+            self._attach.event({"event": "started", "task_id": self.task_id, "pid": self.pid})
+        timeout = self._request.get("timeout_seconds")
+        if timeout is not None:
+            left = max(0.0, event["at"] + timeout - self._clock())
+            self._deadline = self._loop.after(left, self._run_out)
+        self._answer()
+
+    def _run_out(self) -> None:
+        self._body.blame(exits.TIMEOUT)
+        self._ladder.climb("term", self._request.get("grace_seconds") or 0)
+
+    def _finish(self, ending: dict[str, Any]) -> None:
+        self._ladder.leave()
+        if self._deadline is not None:
+            self._deadline.cancel()
+        self._plumbing.close_held()
+        for pump in self._pumps:
+            pump.drain()
+        if self._keyboard is not None:
+            self._keyboard.close()
+        if ending["leftovers"]:
+            left = ending["leftovers"]
+            self._segment.note(f"ended what the job left running: {left} process(es)")
+        self._segment.finish()
+        if self._birth.exit() is None:
+            self._birth.record(ending)
+        self.exit = self.tails.exit = ending
+        self._body.release()
+        if self._leaf is not None:
+            self._leaf.close()
+        if self.refusal is not None:
+            self.refusal["exit"] = ending
+        self._tell(ending)
+        self._answer()
+        self.tails.look()
+        self._ended(self)
+
+    def _tell(self, ending: dict[str, Any]) -> None:
+        if self._attach is not None:
+            self._attach.event({"event": "exited", "task_id": self.task_id, "exit": ending})
+            self._attach.task = None
+            self._attach = None
+
+    def _answer(self) -> None:
+        waiting, self.waiting = self.waiting, []
+        for call in waiting:
+            call()
+
+    def _out(self, source: Source, data: bytes) -> None:
+        self._segment.write(source.stream, data)
+        if self._attach is not None:
+            self._attach.output(source.frame, data)
+            if self._plumbing.controls >= 0:
+                self._mirror_signals(source.fd)
+
+    def _mirror_signals(self, master: int) -> None:
+        isig = terminal.keeps_signals(self._plumbing.controls)
+        if isig != self._isig and self._attach is not None:
+            self._isig = isig
+            self._attach.event({"event": "flags", "isig": isig})
+
+    def _choked(self) -> bool:
+        return self._attach is not None and self._attach.choked
+
+    def _resume(self) -> None:
+        for pump in self._pumps:
+            pump.resume()
+
+    def _grown(self) -> None:
+        self.tails.look()

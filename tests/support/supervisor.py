@@ -1,0 +1,221 @@
+"""A supervisor of our own, in a home of our own, and the verbs that a test speaks to it."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import gpulayer
+from gpulayer.runtime import frames, segments
+
+ROOT = str(Path(gpulayer.__file__).parent.parent)
+PROGRAM = (
+    f"import sys; sys.path.insert(0, {ROOT!r}); "
+    "from gpulayer.runtime.supervisor import main; sys.exit(main())"
+)
+FINISH_SECONDS = 20.0
+
+
+class SupervisorHome:
+    """A home with a supervisor in it. Leaving the context ends the supervisor and its jobs."""
+
+    def __init__(self, folder: Path, containment: str = "auto", idle_seconds: float = 60.0) -> None:
+        self.home = folder / "home"
+        self.runtime = Path(tempfile.mkdtemp(prefix="gpl-"))
+        for place in (self.home / "sup", self.home / "tasks", self.runtime / "envelopes"):
+            place.mkdir(parents=True)
+        self.folder = folder / "folder"
+        self.folder.mkdir()
+        self.containment = containment
+        self.idle_seconds = idle_seconds
+        self.process: subprocess.Popen[bytes] | None = None
+        self._ids = itertools.count(1)
+        self._connections: list[frames.Connection] = []
+
+    def __enter__(self) -> SupervisorHome:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        for connection in self._connections:
+            connection.close()
+        if self.process is not None:
+            self.process.terminate()
+            self.process.wait(FINISH_SECONDS)
+        log = self.log()
+        for name in ("envelopes",):
+            for path in (self.runtime / name).iterdir():
+                path.unlink()
+            (self.runtime / name).rmdir()
+        for path in self.runtime.iterdir():
+            path.unlink()
+        self.runtime.rmdir()
+        if error is not None and log:
+            error.args = (*error.args, f"the supervisor's log: {log}")
+        assert error is not None or not log, log
+
+    @property
+    def socket(self) -> str:
+        return str(self.runtime / "s.sock")
+
+    def log(self) -> str:
+        path = self.home / "supervisor.log"
+        return path.read_text() if path.exists() else ""
+
+    def start(self, python: str = sys.executable, **popen: Any) -> None:
+        """Starts the supervisor and waits for its ready byte."""
+        reader, writer = os.pipe()
+        argv = [python, "-I", "-S", "-c", PROGRAM, "--home", str(self.home)]
+        argv += ["--runtime", str(self.runtime), "--idle-seconds", str(self.idle_seconds)]
+        argv += ["--containment", self.containment, "--ready-fd", str(writer)]
+        self.process = subprocess.Popen(argv, pass_fds=(writer,), env={}, **popen)
+        os.close(writer)
+        ready = os.read(reader, 1)
+        os.close(reader)
+        assert ready, f"the supervisor did not start: {self.log()}"
+
+    def kill(self) -> None:
+        """kill -9 of the supervisor."""
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait(FINISH_SECONDS)
+        self.process = None
+
+    def connect(self, role: str = "client") -> frames.Connection:
+        connection = frames.connect(self.socket, timeout=FINISH_SECONDS)
+        connection.call("hello", role=role, wire=frames.WIRE, version="test")
+        self._connections.append(connection)
+        return connection
+
+    def envelope(self, **changes: Any) -> dict[str, Any]:
+        """The world of a terminal with a short environment, in `self.folder`."""
+        found = self.folder.stat() if self.folder.exists() else None
+        return {
+            "environ": ["PATH=/usr/local/bin:/usr/bin:/bin", "HOME=/", "LC_ALL=C.UTF-8"],
+            "cwd": str(self.folder),
+            "cwd_dev": found.st_dev if found else None,
+            "cwd_ino": found.st_ino if found else None,
+            "umask": 0o022,
+            "rlimits": {},
+            "nice": None,
+            "affinity": [],
+            "ignored_signals": [],
+            "interpreter": None,
+            **changes,
+        }
+
+    def task(self, *argv: str, **changes: Any) -> dict[str, Any]:
+        number = next(self._ids)
+        return {
+            "task_id": f"task{number}",
+            "fence": number,
+            "job_id": f"job{number}",
+            "index": 0,
+            "attempt": 1,
+            "argv": list(argv),
+            "envelope_id": None,
+            "attach_id": None,
+            "set": {},
+            "unset": [],
+            "cwd": None,
+            "timeout_seconds": None,
+            "grace_seconds": 0.2,
+            "redact": [],
+            "stdin": "null",
+            "unbuffered": False,
+            "log_limit_bytes": None,
+            **changes,
+        }
+
+    def run(
+        self, agent: frames.Connection, *argv: str, envelope: dict[str, Any] | None = None, **changes: Any
+    ) -> Ended:
+        """Starts a detached task in an envelope and follows it to its end."""
+        world = self.envelope() if envelope is None else envelope
+        envelope_id = agent.call("envelope", envelope=world, keep=False)["envelope_id"]
+        task = self.task(*argv, envelope_id=envelope_id, **changes)
+        agent.call("start", task=task)
+        return self.follow(agent, task["task_id"])
+
+    def follow(self, agent: frames.Connection, task_id: str) -> Ended:
+        """Tails the task to its end."""
+        data = bytearray()
+        while True:
+            reply = agent.call("tail", task_id=task_id, offset=len(data), max_bytes=1 << 20)
+            if reply["bytes"]:
+                kind, payload, _ = agent.recv()
+                assert kind == frames.LOG
+                data += payload
+            if reply["eof"]:
+                return Ended(task_id, reply["exit"], bytes(data))
+
+
+class Ended:
+    """A task that has ended: its exit and its log."""
+
+    def __init__(self, task_id: str, exit: dict[str, Any], log: bytes) -> None:
+        self.task_id = task_id
+        self.exit = exit
+        self.log = log
+        self.records = segments.decode(log)
+
+    def said(self, *streams: int) -> bytes:
+        """What it wrote to these streams; to any of the job's own where none is named."""
+        wanted = streams or (segments.STDOUT, segments.STDERR, segments.BOTH)
+        return b"".join(r.data for r in self.records if r.stream in wanted)
+
+    @property
+    def notes(self) -> str:
+        return self.said(segments.NOTE).decode()
+
+
+def alive(marker: str) -> list[int]:
+    """Processes that carry `marker` in their arguments or environment and are no zombies."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit() or int(entry.name) == os.getpid():
+            continue
+        try:
+            words = (entry / "cmdline").read_bytes() + (entry / "environ").read_bytes()
+            state = (entry / "stat").read_bytes().rpartition(b")")[2].split()[0]
+        except OSError:
+            continue
+        if marker.encode() in words and state != b"Z":
+            found.append(int(entry.name))
+    return found
+
+
+def wait_dead(pid: int, seconds: float = FINISH_SECONDS) -> None:
+    """Waits for the end of a process that may be nobody's child of ours."""
+    try:
+        pin = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    try:
+        assert select.select([pin], [], [], seconds)[0], f"process {pid} lives on"
+    finally:
+        os.close(pin)
+
+
+def kill_9(pid: int) -> None:
+    os.kill(pid, signal.SIGKILL)
+    wait_dead(pid)
+
+
+def eventually(claim: Any, seconds: float = FINISH_SECONDS) -> None:
+    """Waits for a state of the kernel's that has no event, such as an entry of /proc."""
+    end = time.monotonic() + seconds
+    while not claim():
+        assert time.monotonic() < end, "it did not come to pass"
+        select.select([], [], [], 0.005)
