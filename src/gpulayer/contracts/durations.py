@@ -103,7 +103,7 @@ def _gpus(text: str, option: str) -> GpuRequest | None:
     kind, colon, count = text.rpartition(":")
     if not colon:
         kind, count = ("", text) if _is_count(text) else (text, "1")
-    if not _is_count(count) or (colon and not kind):
+    if not text or not _is_count(count) or (colon and not kind):
         return None
     if not kind:
         return GpuRequest(int(count))

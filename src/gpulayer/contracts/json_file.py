@@ -20,7 +20,8 @@ def read_json(text: str) -> Reading:
     """Raises `BrokenFileError` where the text stops being JSON."""
     walk = _Walk(text)
     value, end = walk.value(walk.skip(0), ())
-    if walk.skip(end) != len(text):
+    end = walk.skip(end)
+    if end != len(text):
         walk.broken("has more after the end of the object", end, "one file holds one job")
     walk.reading.value = value
     return walk.reading
@@ -34,7 +35,7 @@ class _Walk:
         self._word = json.JSONDecoder(parse_constant=_refuse_constant).raw_decode
 
     def value(self, at: int, path: Path) -> tuple[Any, int]:
-        self.reading.count(self.line(at), len(path))
+        self.reading.count(self.line(at), len(path) + self.text.startswith(("{", "["), at))
         if self.text.startswith("{", at):
             return self.object(at, path)
         if self.text.startswith("[", at):

@@ -32,7 +32,7 @@ def read_yaml(text: str) -> Reading:
             build.take(event)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        line = mark.line + 1 if mark is not None else 1
+        line = min(mark.line, text.count("\n")) + 1 if mark is not None else 1
         raise BrokenFileError(f"is not YAML: {error.problem or error.context}", line) from None
     except yaml.YAMLError:
         raise BrokenFileError(
@@ -77,12 +77,12 @@ class _Build:
             self._remember(done.anchor, done.value, self.reading.nodes - done.nodes_before)
 
     def _scalar(self, event: yaml.ScalarEvent, line: int) -> None:
-        self.reading.count(line, len(self._open))
         within = self._open[-1] if self._open else None
         if within is not None and isinstance(within.value, dict) and within.key is None:
             within.key, within.key_line = event.value, line
             self._remember(event.anchor, event.value, 1)
             return
+        self.reading.count(line, len(self._open))
         value = event.value
         if event.tag is not None and event.tag not in _TEXT_TAGS:
             self.reading.wrong(self._place(), "has a tag", "take it out", line)

@@ -1,0 +1,54 @@
+"""What this version does not act on is refused by name, and only when it says something."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gpulayer.contracts import not_yet, validate_spec
+from tests.unit.contracts.specs import ARTIFACT, command, distributed, function
+
+
+@pytest.mark.parametrize(
+    ("data", "fields"),
+    [
+        (distributed(), ["workload.kind", "workload.source"]),
+        (function(source=ARTIFACT), ["workload.source"]),
+        (command(inputs=[{"artifact": ARTIFACT, "path": "a"}]), ["inputs"]),
+        (command(after=[{"job": "a"}]), ["after"]),
+        (command(environment={"requirements": ["a"]}), ["environment"]),
+        (command(image="a:b"), ["image"]),
+        (command(array={"count": 1}), ["array"]),
+        (command(checkpoint={"path": "a"}), ["checkpoint"]),
+        (command(data=["a"]), ["data"]),
+        (command(cache=True), ["cache"]),
+        (command(outputs=["*.pt"]), ["outputs"]),
+        ({**function(), "reuse": True}, ["reuse"]),
+        (command(placement={"provisioning": {"release": "keep"}}), ["placement.provisioning"]),
+        (command(placement={"max_hourly_cost": 1}), ["placement.max_hourly_cost"]),
+        (
+            command(secrets=[{"name": "A"}, {"name": "B", "source": "command", "key": "pass b"}]),
+            ["secrets[1].source"],
+        ),
+    ],
+)
+def test_a_field_without_effect_is_named(data: Any, fields: list[str]) -> None:
+    problems = not_yet(validate_spec(data))
+    assert [problem.field for problem in problems] == fields
+    assert {problem.slug for problem in problems} == {"not-yet"}
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        command(),
+        command(inputs=[], after=[], outputs=[], data=[], cache=False, reuse=False, image=None),
+        command(environment={}, array=None, placement={"provisioning": {}, "currency": "EUR"}),
+        command(secrets=[{"name": "A"}, {"name": "B", "source": "file", "key": "/run/b"}]),
+        command(resources={"accelerator": "gpu", "gpu_models": ["a100"]}, priority=5),
+        function(args=[1]),
+    ],
+)
+def test_what_says_nothing_is_let_through(data: Any) -> None:
+    assert not_yet(validate_spec(data)) == []
