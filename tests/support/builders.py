@@ -6,8 +6,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from gpulayer.contracts.capabilities import GpuDevice, Interpreter, WorkerCapabilities
-from gpulayer.contracts.decision import Allocation, Pending, Shape, Snapshot, WorkerView
+from gpulayer.contracts.decision import (
+    Allocation,
+    Fit,
+    Pending,
+    Shape,
+    Snapshot,
+    Verdict,
+    WorkerView,
+)
 from gpulayer.contracts.ids import JobId, ShapeId, WorkerId
+from gpulayer.control_plane.scheduler.explain import full_table
 from gpulayer.control_plane.scheduler.shapes import shape_id
 
 MEMORY_GB = {"a100": 80.0, "h100": 80.0, "rtx4090": 24.0, "t4": 16.0, "m2": 16.0, "mi300x": 192.0}
@@ -106,3 +115,14 @@ def a_snapshot(
         values: dict[str, Any] = {"priority": 0, "seq": seq}
         queue.append(Pending(JobId(f"job-{seq}"), name, **values | dict(changes)))
     return Snapshot(shapes, tuple(queue), tuple(workers), limits)
+
+
+def judged(shape: Shape, *workers: WorkerView) -> tuple[Verdict, ...]:
+    """The verdict of every worker on a shape, closest first."""
+    return full_table(a_snapshot([shape], workers), shape_id(shape))
+
+
+def reasons(shape: Shape, worker: WorkerView) -> dict[str, str]:
+    """Name -> sentence of every check that does not pass."""
+    (verdict,) = judged(shape, worker)
+    return {c.name: c.sentence() for c in verdict.checks if c.fit is not Fit.YES}

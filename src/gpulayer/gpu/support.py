@@ -67,6 +67,11 @@ def normalise_model(name: str) -> str:
     return "-".join(part for part in parts if part)
 
 
+def is_model(have: str, wanted: str) -> bool:
+    """Whether two names mean one model; hyphens and dots do not count, as people leave them out."""
+    return _folded(normalise_model(have)) == _folded(normalise_model(wanted))
+
+
 def capability(text: str) -> tuple[int, int] | None:
     """CUDA's compute capability as numbers: `8.6` -> (8, 6), `9` -> (9, 0); None if neither."""
     match = _CAPABILITY.fullmatch(text.strip())
@@ -78,6 +83,10 @@ def reaches_capability(have: str | None, need: str) -> bool | None:
     known = capability(have) if have is not None else None
     wanted = capability(need)
     return None if known is None or wanted is None else known >= wanted
+
+
+def _folded(model: str) -> str:
+    return model.replace("-", "").replace(".", "")
 
 
 _ACCELERATOR_OF = {"nvidia": "cuda", "apple": "mps", "amd": "rocm"}

@@ -20,7 +20,7 @@ from packaging.version import InvalidVersion, Version
 from gpulayer.contracts.decision import Check, Fit, Shape
 from gpulayer.control_plane.scheduler import devices
 from gpulayer.control_plane.scheduler.devices import number
-from gpulayer.control_plane.scheduler.views import Machine, micro
+from gpulayer.control_plane.scheduler.views import GpuFact, Machine, micro
 
 _SEVERITY = {Fit.YES: 0, Fit.BUSY: 1, Fit.UNKNOWN: 2, Fit.NEVER: 3}
 
@@ -91,15 +91,17 @@ def _arch(need: tuple[str, ...], have: str) -> tuple[Check, ...]:
 
 
 def _cores(need: int, have: tuple[int, int]) -> tuple[Check, ...]:
-    return (_amount("cpu_cores", need, *have, unit="cores", one="core"),)
+    amount, noun = _shown(need), "core" if need == micro(1) else "cores"
+    ever, now = f"{amount} {noun}", f"{amount} free {noun}"
+    return (_amount("cpu_cores", need, *have, ever, now, unit=""),)
 
 
 def _memory(need: int, have: tuple[int | None, int]) -> tuple[Check, ...]:
     total, free = have
+    ever, now = f"{_shown(need)} GB of memory", f"{_shown(need)} GB of free memory"
     if total is None:
-        text = f"{_shown(need)} GB of memory"
-        return (Check("memory", Fit.UNKNOWN, text, "an amount that is not known yet"),)
-    return (_amount("memory", need, total, free, unit="GB of memory", one="GB of memory"),)
+        return (Check("memory", Fit.UNKNOWN, ever, "an amount that is not known yet"),)
+    return (_amount("memory", need, total, free, ever, now, unit=" GB"),)
 
 
 def _disk(need: float, have: float | None) -> tuple[Check, ...]:
@@ -110,7 +112,7 @@ def _disk(need: float, have: float | None) -> tuple[Check, ...]:
     return (Check("disk", fit, text, f"{number(have)} GB", max(0.0, 1 - have / need)),)
 
 
-def _gpus(need: devices.GpuNeed, have: devices.GpuFact) -> tuple[Check, ...]:
+def _gpus(need: devices.GpuNeed, have: GpuFact) -> tuple[Check, ...]:
     return devices.funnel(need, have).checks
 
 
@@ -219,16 +221,14 @@ def _where(
     return _one_of(name, need, found, f"{name} ")
 
 
-def _amount(name: str, need: int, total: int, free: int, unit: str, one: str) -> Check:
-    """More than there is: never. More than is free: busy."""
+def _amount(name: str, need: int, total: int, free: int, ever: str, now: str, unit: str) -> Check:
+    """More than there is: never. More than is free: busy. `ever` and `now` word the need."""
     if need > total:
-        have = f"{_shown(total)} {'GB' if 'GB' in unit else 'in all'}"
-        text = f"{_shown(need)} {one if need == 1_000_000 else unit}"
-        return Check(name, Fit.NEVER, text, have, 1 - total / need)
+        return Check(name, Fit.NEVER, ever, f"{_shown(total)}{unit} in all", 1 - total / need)
+    left = max(free, 0)
     fit = Fit.YES if need <= free else Fit.BUSY
-    text = f"{_shown(need)} free {one if need == 1_000_000 else unit}"
-    have = f"{_shown(max(free, 0))} of {_shown(total)} free"
-    return Check(name, fit, text, have, max(0.0, 1 - max(free, 0) / need) if need else 0.0)
+    gap = 0.0 if fit is Fit.YES else 1 - left / need
+    return Check(name, fit, now, f"{_shown(left)} of {_shown(total)}{unit}", gap)
 
 
 def _version(name: str, what: str, spec: str, have: str | None, known: bool) -> Check:

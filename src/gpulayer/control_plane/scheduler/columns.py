@@ -11,6 +11,7 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import Any
 
 from gpulayer.contracts.decision import Check, Fit, Placement, Shape, WorkerView
+from gpulayer.contracts.ids import WorkerId
 from gpulayer.control_plane.scheduler.checks import RULES, Rule
 from gpulayer.control_plane.scheduler.views import Machine, machines_of
 
@@ -27,6 +28,12 @@ class Fleet:
         self._changed: list[int] = []
         self._columns: dict[tuple[str, Hashable], Column] = {}
         self._by_id = {m.view.worker_id: m for m in self.machines}
+        self._targets: dict[str, int] = {}
+        for m in self.machines:
+            self._targets[m.view.target] = self._targets.get(m.view.target, 0) | m.bit
+
+    def machine(self, worker_id: WorkerId) -> Machine:
+        return self._by_id[worker_id]
 
     def columns(self, shape: Shape) -> list[Column]:
         """The checks that this shape asks for."""
@@ -41,6 +48,14 @@ class Fleet:
                 column.seen = len(self._changed)
             found.append(column)
         return found
+
+    def passing(self, columns: Iterable[Column]) -> int:
+        """Bits of the machines that pass all checks."""
+        bits = self.everyone
+        for column in columns:
+            column.refresh(self.machines, self._changed)
+            bits &= column.groups.get((), 0)
+        return bits
 
     def groups(self, columns: Iterable[Column]) -> dict[Failing, int]:
         """Bits of the machines that fail the same checks in the same way."""
@@ -69,11 +84,11 @@ class Fleet:
 
     def of_target(self, target: str) -> int:
         """Bits of the machines of one target."""
-        return sum(1 << m.position for m in self.machines if m.view.target == target)
+        return self._targets.get(target, 0)
 
     def take(self, placement: Placement) -> None:
         """Hold what one task was given."""
-        machine = self._by_id[placement.worker_id]
+        machine = self.machine(placement.worker_id)
         machine.take(placement)
         self._changed.append(machine.position)
 
@@ -87,11 +102,16 @@ class Column:
         self.rule = rule
         self._need = need
         self._answers: dict[Hashable, tuple[tuple[Check, ...], Failing]] = {}
-        self.groups: dict[Failing, int] = {}
         self.seen = 0
         """How many changes of the fleet the groups take into account."""
+        filed: dict[Failing, list[str]] = {}
         for machine in machines:
-            self._file(machine)
+            failing = self._answer(machine)[1]
+            row = filed.get(failing)
+            if row is None:
+                row = filed[failing] = ["0"] * len(machines)
+            row[~machine.position] = "1"
+        self.groups = {failing: int("".join(row), 2) for failing, row in filed.items()}
 
     def checks(self, machine: Machine) -> tuple[Check, ...]:
         """The answer for one machine as it is now."""
@@ -106,13 +126,10 @@ class Column:
         if self.rule.changes and self.seen < len(changed):
             for position in set(changed[self.seen :]):
                 for failing in self.groups:
-                    self.groups[failing] &= ~(1 << position)
-                self._file(machines[position])
+                    self.groups[failing] &= ~machines[position].bit
+                failing = self._answer(machines[position])[1]
+                self.groups[failing] = self.groups.get(failing, 0) | machines[position].bit
         self.seen = len(changed)
-
-    def _file(self, machine: Machine) -> None:
-        failing = self._answer(machine)[1]
-        self.groups[failing] = self.groups.get(failing, 0) | 1 << machine.position
 
     def _answer(self, machine: Machine) -> tuple[tuple[Check, ...], Failing]:
         fact = self.rule.fact(self._need, machine)
@@ -124,9 +141,10 @@ class Column:
         return answer
 
 
-def positions(mask: int) -> Iterator[int]:
+def positions(bits: int) -> Iterator[int]:
     """The places of the set bits, lowest first."""
-    while mask:
-        lowest = mask & -mask
-        yield lowest.bit_length() - 1
-        mask ^= lowest
+    digits = f"{bits:b}"[::-1]
+    at = digits.find("1")
+    while at >= 0:
+        yield at
+        at = digits.find("1", at + 1)

@@ -11,8 +11,9 @@ from typing import NamedTuple, TypeVar
 
 from gpulayer.contracts.capabilities import GpuDevice
 from gpulayer.contracts.decision import Check, Fit, Shape
-from gpulayer.control_plane.scheduler.views import Layout, Machine
-from gpulayer.gpu.support import MATRIX, capability, reaches_capability
+from gpulayer.control_plane.scheduler.views import ALL, GpuFact, Machine
+from gpulayer.gpu.support import MATRIX, capability, is_model, reaches_capability
+from gpulayer.gpu.visibility import allowed
 
 _T = TypeVar("_T", float, tuple[int, int])
 
@@ -26,15 +27,6 @@ class GpuNeed(NamedTuple):
     capability: str | None
     """CUDA's, at least."""
     visible: tuple[str, ...] | None
-
-
-class GpuFact(NamedTuple):
-    layout: Layout | None
-    free: int
-    """Bits of the devices that no task of ours holds."""
-    shown: int
-    """Bits of the devices that the terminal's CUDA_VISIBLE_DEVICES shows."""
-    note: str | None
 
 
 class Funnel(NamedTuple):
@@ -55,10 +47,9 @@ def need_of(shape: Shape) -> GpuNeed | None:
 
 
 def fact_of(need: GpuNeed, machine: Machine) -> GpuFact:
-    shown = -1
-    if need.visible is not None and machine.view.target == "local":
-        shown = _shown(need.visible, machine)
-    return GpuFact(machine.layout, machine.free_gpus, shown, machine.caps.gpu_note)
+    if need.visible is None or machine.view.target != "local":
+        return machine.gpu_fact
+    return machine.gpu_fact._replace(shown=_shown(need.visible, machine))
 
 
 def funnel(need: GpuNeed, fact: GpuFact) -> Funnel:
@@ -134,7 +125,7 @@ def _whole(state: _State) -> Check | None:
 
 
 def _visible(state: _State) -> Check | None:
-    if state.need.visible is None or state.fact.shown == -1:
+    if state.need.visible is None or state.fact.shown == ALL:
         return None
     before = state.maybe.bit_count()
     shown = {id(d) for i, d in enumerate(state.devices) if state.fact.shown >> i & 1}
@@ -148,7 +139,7 @@ def _model(state: _State) -> Check | None:
     if not models:
         return None
     there = ", ".join(sorted({d.model for d in state.left()})) or "none"
-    fit = state.narrow(lambda d: d.model in models)
+    fit = state.narrow(lambda d: any(is_model(d.model, m) for m in models))
     matching = state.maybe.bit_count()
     have = f"{matching} among {there}" if fit is Fit.NEVER and matching else there
     count = f"{state.need.gpus} x " if state.need.gpus > 1 else ""
@@ -200,8 +191,9 @@ def _health(state: _State) -> Check | None:
     before = state.maybe.bit_count()
     why = sorted({d.unhealthy_why or "unhealthy" for d in state.left() if d.healthy is False})
     fit = state.narrow(lambda d: d.healthy)
-    have = f"{state.sure.bit_count()} of {before}" + (f" ({'; '.join(why)})" if why else "")
-    need = f"{state.need.gpus} healthy {'GPU' if state.need.gpus == 1 else 'GPUs'}"
+    have = f"{state.sure.bit_count()} of {before}"
+    have += " looked at" if fit is Fit.UNKNOWN else f" ({'; '.join(why)})" if why else ""
+    need = _gpus(state.need.gpus, "healthy")
     return Check("gpu_health", fit, need, have, state.gap())
 
 
@@ -214,8 +206,9 @@ def _foreign(state: _State) -> Check | None:
     pids = sorted({pid for d in held for pid in d.foreign_pids})
     who = ("process " if len(pids) == 1 else "processes ") + ", ".join(map(str, pids[:4]))
     more = f" and {len(pids) - 4} more" if len(pids) > 4 else ""
+    verb = "uses" if len(pids) == 1 else "use"
     used = sum(d.foreign_memory_gb for d in held)
-    have = f"{state.maybe.bit_count()} of {before}: {who}{more}, {number(used)} GB"
+    have = f"{state.maybe.bit_count()} of {before}: {who}{more} {verb} {number(used)} GB"
     need = f"{_gpus(state.need.gpus)} that no other program uses"
     return Check("gpu_foreign", fit, need, have, state.gap())
 
@@ -225,8 +218,8 @@ def _free(state: _State) -> Check:
     free = (state.maybe & state.fact.free).bit_count()
     fit = Fit.YES if free >= state.need.gpus else Fit.BUSY
     gap = max(0.0, 1 - free / state.need.gpus)
-    need = f"{state.need.gpus} free {'GPU' if state.need.gpus == 1 else 'GPUs'}"
-    return Check("gpu_free", fit, need, f"{free} of {total} free", gap)
+    need = _gpus(state.need.gpus, "free")
+    return Check("gpu_free", fit, need, f"{free} of {total}", gap)
 
 
 _STAGES: tuple[Callable[[_State], Check | None], ...] = (
@@ -235,17 +228,20 @@ _STAGES: tuple[Callable[[_State], Check | None], ...] = (
 
 
 def number(value: float) -> str:
-    """`24`, `79.6`: no more digits than people read."""
-    return f"{value:.1f}".removesuffix(".0") if abs(value) < 1000 else f"{value:.0f}"
+    """`24`, `79.6`, `0.25`: no more digits than people read."""
+    digits = 2 if value < 10 else 1 if value < 1000 else 0
+    text = f"{value:.{digits}f}"
+    return text.rstrip("0").rstrip(".") if digits else text
 
 
 def _stop(check: Check) -> Funnel:
     return Funnel((check,), 0)
 
 
-def _gpus(count: int, accelerator: str = "gpu") -> str:
-    kind = "" if accelerator == "gpu" else f"{accelerator} "
-    return f"{count} {kind}GPU" + ("" if count == 1 else "s")
+def _gpus(count: int, kind: str = "") -> str:
+    """`1 GPU`, `2 cuda GPUs`."""
+    words = (str(count), kind, "GPU" if count == 1 else "GPUs")
+    return " ".join(word for word in words if word and word != "gpu")
 
 
 def _reached(values: Sequence[_T | None], count: int) -> _T | None:
@@ -257,17 +253,7 @@ def _reached(values: Sequence[_T | None], count: int) -> _T | None:
 
 
 def _shown(visible: tuple[str, ...], machine: Machine) -> int:
-    """Which devices the list shows, as CUDA reads it: UUIDs, their beginnings or indices in bus
-    order; the first entry that names no device ends the list (CUDA C++ Programming Guide,
-    `CUDA_VISIBLE_DEVICES`)."""
-    shown = 0
-    for entry in visible:
-        named = 0
-        for bit, (uuid, index) in enumerate(zip(machine.uuids, machine.indices, strict=True)):
-            if entry == str(index) or (len(entry) > 4 and uuid.startswith(entry)):
-                named = 1 << bit
-                break
-        if not named:
-            break
-        shown |= named
-    return shown
+    """Bits of the devices that the list shows, read as CUDA reads its variable."""
+    environ = {"CUDA_VISIBLE_DEVICES": ",".join(visible)}
+    kept = {device.uuid for device in allowed(machine.caps.gpus or (), environ)}
+    return sum(1 << bit for bit, uuid in enumerate(machine.uuids) if uuid in kept)

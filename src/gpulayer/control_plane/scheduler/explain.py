@@ -6,7 +6,9 @@ verdict with a count and examples; `full_table` still gives every worker when it
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Collection, Iterable, Sequence
+from itertools import islice
 from typing import NamedTuple
 
 from gpulayer.contracts.decision import (
@@ -48,7 +50,7 @@ def verdicts(
     if len(fleet.machines) <= detail:
         found = [_verdict(columns, machine) for machine in fleet.machines]
     elif chosen:
-        found = [_verdict(columns, m) for m in fleet.machines if m.view.worker_id in chosen]
+        found = [_verdict(columns, fleet.machine(worker_id)) for worker_id in chosen]
     else:
         found = [_group(fleet, columns, bits) for bits in fleet.groups(columns).values()]
     return tuple(sorted(found, key=_distance))
@@ -117,15 +119,10 @@ def _verdict(columns: Iterable[Column], machine: Machine) -> Verdict:
 
 
 def _group(fleet: Fleet, columns: Sequence[Column], bits: int) -> Verdict:
-    members = positions(bits)
-    first = _verdict(columns, fleet.machines[next(members)])
-    others = tuple(
-        fleet.machines[position].view.worker_id
-        for position, _ in zip(members, range(_EXAMPLES), strict=False)
-    )
-    return Verdict(
-        first.worker_id, first.worker_name, first.fit, first.checks, bits.bit_count(), others
-    )
+    first, *others = islice(positions(bits), 1 + _EXAMPLES)
+    told = _verdict(columns, fleet.machines[first])
+    examples = tuple(fleet.machines[other].view.worker_id for other in others)
+    return dataclasses.replace(told, count=bits.bit_count(), examples=examples)
 
 
 def _distance(verdict: Verdict) -> tuple[int, int, float, str]:

@@ -15,6 +15,7 @@ from gpulayer.control_plane.scheduler.views import Layout, Machine
 
 _Entry = tuple[ranking.Rank, int]
 """(rank, version of the machine that it was worked out for)."""
+_NO_DEVICES = Choice((0, 0), 0)
 
 
 class Candidates:
@@ -28,7 +29,7 @@ class Candidates:
         self._usable: dict[tuple[Layout | None, int], int] = {}
         self._choices: dict[tuple[Layout, int], Choice] = {}
         self._heaps: dict[str, list[_Entry]] = {target: [] for target in shape.targets}
-        for position in positions(fleet.groups(columns).get((), 0)):
+        for position in positions(fleet.passing(columns)):
             machine = self._machines[position]
             self._heaps[machine.view.target].append(self._entry(machine))
         for heap in self._heaps.values():
@@ -63,6 +64,8 @@ class Candidates:
         return None
 
     def _entry(self, machine: Machine) -> _Entry:
+        if self._need is None:
+            return ranking.rank(self._shape, machine, _NO_DEVICES, 0), machine.version
         usable = self._free_devices(machine)
         choice = self._choice(machine, usable)
         return ranking.rank(self._shape, machine, choice, usable), machine.version
@@ -88,10 +91,10 @@ class Candidates:
         return usable & machine.free_gpus
 
     def _choice(self, machine: Machine, usable: int) -> Choice:
-        if self._need is None or machine.layout is None:
-            return Choice((0, 0), 0)
-        choice = self._choices.get((machine.layout, usable))
+        if self._need is None or machine.gpu_fact.layout is None:
+            return _NO_DEVICES
+        choice = self._choices.get((machine.gpu_fact.layout, usable))
         if choice is None:
-            choice = topology.choose(machine.layout, usable, self._need.gpus)
-            self._choices[machine.layout, usable] = choice
+            choice = topology.choose(machine.gpu_fact.layout, usable, self._need.gpus)
+            self._choices[machine.gpu_fact.layout, usable] = choice
         return choice

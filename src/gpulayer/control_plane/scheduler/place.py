@@ -7,7 +7,7 @@ plus what it places.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from gpulayer.contracts.decision import Decision, Outcome, Pending, Shape, Snapshot
 from gpulayer.contracts.ids import ShapeId
@@ -32,6 +32,9 @@ class _Pass:
         self._snapshot = snapshot
         self._queue = sorted(snapshot.queue, key=lambda p: (-p.priority, p.seq, p.job_id))
         self._fleet = Fleet(snapshot.workers)
+        self._of_shape: dict[ShapeId, list[Pending]] = {}
+        for pending in self._queue:
+            self._of_shape.setdefault(pending.shape_id, []).append(pending)
         self._detail = int(snapshot.limits.get("detail", explain.DETAIL))
         self._settled = bool(snapshot.limits.get("fleet_settled", True))
         self._columns: dict[ShapeId, list[Column]] = {}
@@ -40,10 +43,9 @@ class _Pass:
     def run(self) -> Iterator[Decision]:
         limit = self._snapshot.limits.get("max_placements")
         left = len(self._queue) if limit is None else int(limit)
-        shapes = len({pending.shape_id for pending in self._queue})
         blocked: set[ShapeId] = set()
-        for at, pending in enumerate(self._queue):
-            if not left or len(blocked) == shapes:
+        for pending in self._queue:
+            if not left or len(blocked) == len(self._of_shape):
                 return
             if pending.shape_id in blocked:
                 continue
@@ -53,7 +55,7 @@ class _Pass:
                 yield decision
             else:
                 blocked.add(pending.shape_id)
-                yield from self._blocked(self._queue[at:], pending.shape_id)
+                yield from self._blocked(pending)
 
     def _placed(self, pending: Pending) -> Decision | None:
         shape = self._snapshot.shapes[pending.shape_id]
@@ -75,24 +77,21 @@ class _Pass:
             explain.placed(placements, verdicts),
         )
 
-    def _blocked(self, queue: Sequence[Pending], shape_id: ShapeId) -> Iterator[Decision]:
-        """`queue` begins with the first job of the shape that cannot be placed."""
+    def _blocked(self, first: Pending) -> Iterator[Decision]:
+        """Judge the shape of `first`, the first job of it that cannot be placed."""
+        shape_id = first.shape_id
         shape = self._snapshot.shapes[shape_id]
         columns = self._columns[shape_id]
         verdicts = explain.verdicts(self._fleet, columns, self._detail)
-        hopeless = self._settled and self._is_hopeless(shape, columns)
-        waiting = True
-        for pending in queue:
-            if pending.shape_id != shape_id:
-                continue
-            fails = hopeless and pending.fail_if_unschedulable
-            if fails or waiting:
-                outcome = Outcome.UNSCHEDULABLE if fails else Outcome.WAITING
-                summary = explain.blocked(outcome, shape, verdicts)
-                yield Decision(pending.job_id, shape_id, outcome, (), verdicts, summary)
-                waiting = waiting and fails
-            if not hopeless:
-                return
+        told = [(first, Outcome.WAITING)]
+        if self._settled and self._is_hopeless(shape, columns):
+            # None of them was placed before, so all jobs of the shape are still there to be told.
+            jobs = self._of_shape[shape_id]
+            told = [(p, Outcome.WAITING) for p in jobs if not p.fail_if_unschedulable][:1]
+            told += [(p, Outcome.UNSCHEDULABLE) for p in jobs if p.fail_if_unschedulable]
+        for pending, outcome in told:
+            summary = explain.blocked(outcome, shape, verdicts)
+            yield Decision(pending.job_id, shape_id, outcome, (), verdicts, summary)
 
     def _is_hopeless(self, shape: Shape, columns: list[Column]) -> bool:
         """Whether the registered workers, all free and fully known, would still be too few."""

@@ -21,22 +21,13 @@ def rank(shape: Shape, machine: Machine, choice: Choice, usable: int) -> Rank:
         return (0.0, 0, (0, 0), position)
     if shape.strategy == "most_free_memory":
         return (-_free_memory(shape, machine, usable), machine.tasks, choice.score, position)
-    return (load(machine), machine.tasks, choice.score, position)
-
-
-def load(machine: Machine) -> float:
-    """The scarcest of cores, memory and devices: the share of it that is taken, 0..1."""
-    share = 1 - machine.free_cores / machine.cores if machine.cores else 1.0
-    if machine.memory:
-        share = max(share, 1 - machine.free_memory / machine.memory)
-    if machine.uuids:
-        share = max(share, 1 - machine.free_gpus.bit_count() / len(machine.uuids))
-    return share
+    return (machine.load, machine.tasks, choice.score, position)
 
 
 def _free_memory(shape: Shape, machine: Machine, usable: int) -> float:
     """GB: of the devices that could be given, for a job with devices; else of the machine."""
-    if not shape.gpus or machine.layout is None:
+    layout = machine.gpu_fact.layout
+    if not shape.gpus or layout is None:
         return machine.free_memory / 1_000_000
-    devices = machine.layout.devices
+    devices = layout.devices
     return sum(d.memory_gb or 0.0 for i, d in enumerate(devices) if usable >> i & 1)

@@ -1,14 +1,13 @@
-"""Decisions, and all they were made from, as one canonical text that can be run again.
+"""Decisions, and all they were made from, as plain JSON that can be run again.
 
-A record holds one job, its shape and the workers as that decision saw them, so it stands alone:
-the placements made earlier in the same pass are in it as allocations.
+A record holds one job, its shape and the workers as that decision saw them, so it stands alone.
+`shapes.canonical` of any of these is their one text: equal content, equal bytes.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from gpulayer.contracts.capabilities import WorkerCapabilities
@@ -24,13 +23,13 @@ from gpulayer.contracts.decision import (
     Verdict,
     WorkerView,
 )
-from gpulayer.contracts.ids import JobId, ShapeId, WorkerId
+from gpulayer.contracts.ids import JobId, ShapeId
 from gpulayer.control_plane.scheduler.place import place
-from gpulayer.control_plane.scheduler.shapes import canonical, shape_from_json, shape_to_json
+from gpulayer.control_plane.scheduler.shapes import shape_from_json, shape_to_json
 
 
 def decision_to_json(decision: Decision) -> dict[str, Any]:
-    """Plain JSON types; `canonical` of it is the decision's bytes."""
+    """Plain JSON types; tuples stand for lists."""
     return dataclasses.asdict(decision)
 
 
@@ -68,45 +67,47 @@ def snapshot_from_json(data: Mapping[str, Any]) -> Snapshot:
     )
 
 
-def record(snapshot: Snapshot, decisions: Sequence[Decision], decision: Decision) -> str:
-    """What to store so that `replay` gives `decision`, one of the `decisions` of `snapshot`."""
-    seen = _as_seen(snapshot, decisions[: decisions.index(decision)], decision)
-    return canonical(
-        {"snapshot": snapshot_to_json(seen), "decision": decision_to_json(decision)}
-    )
+def as_seen(
+    snapshot: Snapshot, decisions: Iterable[Decision]
+) -> Iterator[tuple[Decision, Snapshot]]:
+    """Each decision of a pass, in order, with a snapshot that gives this one and no other: its job
+    alone, and the workers with what earlier decisions of the pass had placed on them."""
+    pending = {p.job_id: p for p in snapshot.queue}
+    workers = {view.worker_id: view for view in snapshot.workers}
+    limits = {k: v for k, v in snapshot.limits.items() if k != "max_placements"}
+    for decision in decisions:
+        shapes = {decision.shape_id: snapshot.shapes[decision.shape_id]}
+        queue = (pending[decision.job_id],)
+        yield decision, Snapshot(shapes, queue, tuple(workers.values()), limits)
+        for placement in decision.placements:
+            view = workers[placement.worker_id]
+            held = (*view.allocations, _allocation(decision, placement))
+            workers[placement.worker_id] = dataclasses.replace(view, allocations=held)
 
 
-def replay(stored: str) -> str:
-    """The canonical JSON of the decision, made anew from what was stored."""
-    snapshot = snapshot_from_json(json.loads(stored)["snapshot"])
-    (decision,) = place(snapshot)
-    return canonical(decision_to_json(decision))
+def record(decision: Decision, seen: Snapshot) -> dict[str, Any]:
+    """What to store, in plain JSON types, so that `replay` can make the decision again."""
+    return {"snapshot": snapshot_to_json(seen), "decision": decision_to_json(decision)}
 
 
-def recorded(stored: str) -> str:
-    """The canonical JSON of the decision as it was stored."""
-    return canonical(json.loads(stored)["decision"])
+def replay(stored: Mapping[str, Any]) -> Decision:
+    """The decision, made anew from what was stored with it."""
+    (decision,) = place(snapshot_from_json(stored["snapshot"]))
+    return decision
 
 
-def _as_seen(snapshot: Snapshot, before: Sequence[Decision], decision: Decision) -> Snapshot:
-    taken: dict[WorkerId, list[Allocation]] = {}
-    for earlier in before:
-        for p in earlier.placements:
-            taken.setdefault(p.worker_id, []).append(
-                Allocation(
-                    f"{earlier.job_id}/{p.rank}", earlier.job_id, p.cpu_cores, p.memory_gb, p.gpus
-                )
-            )
-    return Snapshot(
-        shapes={decision.shape_id: snapshot.shapes[decision.shape_id]},
-        queue=tuple(p for p in snapshot.queue if p.job_id == decision.job_id),
-        workers=tuple(
-            dataclasses.replace(
-                view, allocations=(*view.allocations, *taken.get(view.worker_id, ()))
-            )
-            for view in snapshot.workers
-        ),
-        limits={k: v for k, v in snapshot.limits.items() if k != "max_placements"},
+def recorded(stored: Mapping[str, Any]) -> Decision:
+    """The decision as it was made then."""
+    return decision_from_json(stored["decision"])
+
+
+def _allocation(decision: Decision, placement: Placement) -> Allocation:
+    return Allocation(
+        task_id=f"{decision.job_id}/{placement.rank}",
+        job_id=decision.job_id,
+        cpu_cores=placement.cpu_cores,
+        memory_gb=placement.memory_gb,
+        gpus=placement.gpus,
     )
 
 

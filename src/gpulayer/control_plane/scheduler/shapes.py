@@ -9,25 +9,28 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from gpulayer.contracts.decision import Shape
 from gpulayer.contracts.ids import ShapeId
+from gpulayer.contracts.profiles import PROFILES
 from gpulayer.gpu.support import normalise_model
 
 _NONE: Mapping[str, Any] = {}
 
 
 def shape_of(spec: Mapping[str, Any], origin: Mapping[str, Any]) -> Shape:
-    """The shape of a validated spec (its JSON; unset fields may be missing, a profile must already
-    be filled in) that was submitted from `origin`. Reads nothing else."""
+    """The shape of a validated spec (its JSON; fields that were not set may be missing) that was
+    submitted from `origin`. A profile counts as what it stands for."""
     resources = spec.get("resources") or _NONE
     placement = spec.get("placement") or _NONE
     workload = spec.get("workload") or _NONE
-    accelerator = resources.get("accelerator") or "cpu"
+    profile = PROFILES.get(resources.get("profile") or "")
+    accelerator = resources.get("accelerator") or (profile.accelerator if profile else "cpu")
     gpus = resources.get("gpu_count") or (0 if accelerator == "cpu" else 1)
-    frameworks = _pairs(resources.get("frameworks"))
+    frameworks = _frameworks(profile.frameworks if profile else {}, resources.get("frameworks"))
     python = resources.get("python")
     targets = (placement.get("target") or "local", *placement.get("fallback_targets", ()))
     here = "local" in targets
@@ -50,7 +53,7 @@ def shape_of(spec: Mapping[str, Any], origin: Mapping[str, Any]) -> Shape:
         interpreter=interpreter.get("path"),
         interpreter_version=interpreter.get("version"),
         visible_gpus=None if visible is None else tuple(str(g) for g in visible),
-        nodes=workload.get("num_workers") or 1 if workload.get("kind") == "distributed" else 1,
+        nodes=(workload.get("num_workers") or 1) if workload.get("kind") == "distributed" else 1,
         targets=tuple(dict.fromkeys(targets)),
         worker_ids=_sorted(placement.get("worker_ids") or ()),
         labels=_pairs(placement.get("worker_labels")),
@@ -91,6 +94,15 @@ def canonical(value: Any) -> str:
 def _number(value: float | None) -> float | None:
     """`40` and `40.0` are one need."""
     return None if value is None else float(value)
+
+
+def _frameworks(
+    implied: Mapping[str, str], asked: Mapping[str, str] | None
+) -> tuple[tuple[str, str], ...]:
+    """What is asked for overrides what the profile implies. Names compare as those of
+    distributions do (PEP 503), but a dot stays: `torch.cuda` is a feature of torch."""
+    both = {**implied, **{re.sub("[-_]+", "-", n).lower(): s for n, s in (asked or {}).items()}}
+    return _pairs(both)
 
 
 def _pairs(mapping: Mapping[str, str] | None) -> tuple[tuple[str, str], ...]:

@@ -7,10 +7,13 @@ sums are exact and do not depend on their order. Devices are bits of an integer,
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from gpulayer.contracts.capabilities import GpuDevice, Interpreter
 from gpulayer.contracts.decision import Placement, WorkerView
+
+ALL = -1
+"""Every bit."""
 
 
 class Layout:
@@ -22,13 +25,24 @@ class Layout:
         self.devices = devices
 
 
+class GpuFact(NamedTuple):
+    """What a judgement of the devices of one machine depends on."""
+
+    layout: Layout | None
+    free: int
+    """Bits of the devices that no task of ours holds."""
+    note: str | None
+    """Why there is no device, for people."""
+    shown: int = ALL
+    """Bits of the devices that the terminal's CUDA_VISIBLE_DEVICES shows."""
+
+
 class Machine:
     """One worker: fixed facts, and what placements of this pass take from it."""
 
     __slots__ = (
-        "caps", "cores", "free_cores", "free_gpus", "free_memory", "indices", "layout",
-        "memory",
-        "position", "tasks", "uuids", "version", "view",
+        "bit", "caps", "cores", "free_cores", "free_gpus", "free_memory", "gpu_fact",
+        "load", "memory", "position", "tasks", "uuids", "version", "view",
     )
 
     def __init__(self, view: WorkerView, position: int, layout: Layout | None) -> None:
@@ -37,11 +51,8 @@ class Machine:
         self.caps = caps
         self.position = position
         """In the order of worker ids; the last word among equals."""
-        self.layout = layout
-        """None: GPU discovery has not finished."""
-        devices = _in_order(caps.gpus or ())
-        self.uuids = tuple(g.uuid for g in devices)
-        self.indices = tuple(g.index for g in devices)
+        self.bit = 1 << position
+        self.uuids = tuple(g.uuid for g in _in_order(caps.gpus or ()))
         self.cores = micro(caps.cpu_cores)
         self.memory = None if caps.memory_gb is None else micro(caps.memory_gb)
         self.free_cores = self.cores - sum(micro(a.cpu_cores) for a in view.allocations)
@@ -49,6 +60,9 @@ class Machine:
         held = {uuid for a in view.allocations for uuid in a.gpus}
         self.free_gpus = sum(1 << i for i, uuid in enumerate(self.uuids) if uuid not in held)
         self.tasks = len(view.allocations)
+        self.gpu_fact = GpuFact(layout, self.free_gpus, caps.gpu_note)
+        self.load = self._share()
+        """The scarcest of cores, memory and devices: the share of it that is taken, 0..1."""
         self.version = 0
         """Grows with every placement; what was worked out for an older one is stale."""
 
@@ -59,6 +73,8 @@ class Machine:
         for uuid in placement.gpus:
             self.free_gpus &= ~(1 << self.uuids.index(uuid))
         self.tasks += 1
+        self.gpu_fact = self.gpu_fact._replace(free=self.free_gpus)
+        self.load = self._share()
         self.version += 1
 
     def interpreter(self, path: str | None) -> Interpreter | None:
@@ -68,6 +84,14 @@ class Machine:
         if path is not None and self.view.target == "local":
             return next((i for i in known if i.path == path), None)
         return known[0] if known else None
+
+    def _share(self) -> float:
+        share = 1 - self.free_cores / self.cores if self.cores else 1.0
+        if self.memory:
+            share = max(share, 1 - self.free_memory / self.memory)
+        if self.uuids:
+            share = max(share, 1 - self.free_gpus.bit_count() / len(self.uuids))
+        return share
 
     @property
     def is_rented(self) -> bool:
