@@ -6,6 +6,7 @@ that is tempting to put here belongs into the plane.
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -23,6 +24,8 @@ from gpulayer.errors import RefusedError, UsageError
 
 PARK_SECONDS = 60.0
 """Longest that a call is held."""
+STOP_SECONDS = 15.0
+"""How long a forced stop waits for cancelled jobs to end."""
 LOG_BYTES = 1 << 20
 """Most log bytes of one answer."""
 
@@ -73,17 +76,22 @@ class Handlers:
 
     def submit(self, call: Call) -> Any:
         jobs = self._plane.submit([_submission(call.body, call.body)])
-        return then(jobs, lambda accepted: self._plane.job_json(accepted[0].id))
+        return then(jobs, lambda accepted: self._plane.job(accepted[0].id))
 
     def submit_batch(self, call: Call) -> Any:
         wanted = call.body.get("jobs")
         if not isinstance(wanted, list):
             raise UsageError("usage", "a batch needs a list of jobs")
+        before = self._plane.last_end()
         jobs = self._plane.submit([_submission(one, call.body) for one in wanted])
         return then(
             jobs,
             lambda accepted: {
-                "jobs": [{"id": j.id, "name": j.name, "state": j.state} for j in accepted]
+                "jobs": [
+                    {"id": j.id, "name": j.name, "state": j.state, "session": j.origin.get("session")}
+                    for j in accepted
+                ],
+                "ends_after": before,
             },
         )
 
@@ -91,22 +99,23 @@ class Handlers:
         return self._plane.plan(call.body.get("spec") or {}, call.body.get("origin") or {})
 
     def jobs(self, call: Call) -> Any:
-        found = self._plane.jobs(
-            everything=call.query.get("all") == "1",
-            limit=call.number("limit", 100),
-            name=call.query.get("name"),
-        )
-        return {"jobs": found}
+        return {
+            "jobs": self._plane.jobs(
+                ended=call.query.get("all") == "1",
+                limit=call.number("limit", 100),
+                name=call.query.get("name"),
+            )
+        }
 
     def job(self, call: Call) -> Any:
-        job_id = self._plane.find(call.path["selector"], call.query.get("session"))
+        job_id = self._plane.find(call.path["selector"]).id
         seconds = call.seconds("wait", PARK_SECONDS)
         if not seconds:
-            return self._plane.job_json(job_id)
+            return self._plane.job(job_id)
         until = call.query.get("until", "finished")
 
         def look(last: bool) -> Any:
-            found = self._plane.job_json(job_id)
+            found = self._plane.job(job_id)
             is_there = found["finished_at"] or (until == "started" and found["started_at"])
             return found if last or is_there else None
 
@@ -122,28 +131,29 @@ class Handlers:
         return Parked((ANY_JOB,), call.seconds("wait", PARK_SECONDS), look)
 
     def events(self, call: Call) -> Any:
-        job_id = self._plane.find(call.path["selector"], call.query.get("session"))
+        job_id = self._plane.find(call.path["selector"]).id
         after = call.number("after")
 
         def look(last: bool) -> Any:
-            found, ended = self._plane.events(job_id, after)
+            ended = self._plane.find(job_id).finished_at is not None
+            found = self._plane.events(job_id, after)
             return {"events": found, "ended": ended} if last or found or ended else None
 
         return Parked((job_topic(job_id),), call.seconds("wait", PARK_SECONDS), look)
 
     def decision(self, call: Call) -> Any:
-        return self._plane.decision(call.path["selector"])
+        return self._plane.decision(call.path["selector"]) or {}
 
     def logs(self, call: Call) -> Any:
-        job_id = self._plane.find(call.path["selector"], call.query.get("session"))
+        job_id = self._plane.find(call.path["selector"]).id
         offset = call.number("offset")
 
         def look(last: bool) -> Any:
-            data, following, complete = self._plane.log(job_id, offset, LOG_BYTES)
-            if not (data or complete or last):
+            part = self._plane.log(job_id, offset, LOG_BYTES)
+            if not (part.data or part.eof or last):
                 return None
-            headers = {"X-Gpulayer-Next": str(following), "X-Gpulayer-Eof": str(int(complete))}
-            return Raw(data, headers)
+            headers = {"X-Gpulayer-Next": str(part.next), "X-Gpulayer-Eof": str(int(part.eof))}
+            return Raw(part.data, headers)
 
         return Parked((job_topic(job_id),), call.seconds("wait", PARK_SECONDS), look)
 
@@ -154,7 +164,7 @@ class Handlers:
             mode=body.get("mode", "term"),
             grace_seconds=float(body.get("grace_seconds", 10.0)),
         )
-        return then(job, lambda asked: self._plane.job_json(asked.id))
+        return then(job, lambda asked: self._plane.job(asked.id))
 
     def retry(self, call: Call) -> Any:
         body = call.body
@@ -164,7 +174,7 @@ class Handlers:
             envelope_id=body.get("envelope_id"),
             idempotency_key=body.get("idempotency_key"),
         )
-        return then(job, lambda fresh: self._plane.job_json(fresh.id))
+        return then(job, lambda fresh: self._plane.job(fresh.id))
 
     def put_artifact(self, call: Call) -> Any:
         digest, upload = call.path["digest"], call.body
@@ -193,23 +203,35 @@ class Handlers:
         return {"workers": self._plane.workers()}
 
     def doctor(self, call: Call) -> Any:
-        return {"processes": self._host.processes(), **self._plane.health()}
+        return {"processes": self._host.processes(), "jobs": dict(self._plane.counts())}
 
     def gc(self, call: Call) -> Any:
-        return self._plane.gc(
-            dry_run=bool(call.body.get("dry_run")), older_than=call.body.get("older_than")
+        asked = call.body
+        done = self._disk.submit(
+            self._plane.gc, dry_run=bool(asked.get("dry_run")), older_than=asked.get("older_than")
         )
+        return then(done, dataclasses.asdict)
 
     def stop(self, call: Call) -> Any:
-        running = self._plane.unfinished()
-        if running and not call.body.get("force"):
-            raise RefusedError(
-                "job-not-finished",
-                f"{running} jobs have not ended",
-                why="ending the plane would end them",
-                hint=("gpulayer ps", "gpulayer stop --force"),
-            )
-        return then(self._plane.cancel_all(), self._stopping)
+        """Refused while jobs have not ended; with `force` they are cancelled first."""
+        if not call.body.get("force"):
+            unfinished = self._plane.jobs(limit=5)
+            if unfinished:
+                raise RefusedError(
+                    "job-not-finished",
+                    f"jobs have not ended: {', '.join(job['id'] for job in unfinished)}",
+                    why="ending the plane would end them",
+                    hint=("gpulayer ps", "gpulayer stop --force"),
+                )
+        self._plane.cancel_all()
+
+        def look(last: bool) -> Any:
+            if last or not self._plane.jobs(limit=1):
+                self._host.stop()
+                return {"stopping": True}
+            return None
+
+        return Parked((ANY_JOB,), STOP_SECONDS, look)
 
     def takeover(self, call: Call) -> Any:
         return self._host.takeover(call.body)
@@ -225,7 +247,7 @@ class Handlers:
         topic = worker_topic(message.worker_id)
 
         def look(last: bool) -> Any:
-            found = self._plane.acquire_now(message)
+            found = self._plane.acquire_now(message).result()
             is_there = found.assignments or found.cancel or found.leave or not found.ok
             return found.to_json() if last or is_there else None
 
@@ -236,10 +258,6 @@ class Handlers:
             call.path["task"], call.number("fence"), call.number("offset"), call.body
         )
         return then(size, lambda total: {"size": total})
-
-    def _stopping(self, _: Any) -> Any:
-        self._host.stop()
-        return {"stopping": True}
 
 
 def _submission(body: Mapping[str, Any], shared: Mapping[str, Any]) -> Submission:

@@ -23,5 +23,5 @@ def command(older_than: str | None, dry_run: bool, as_json: bool) -> None:
     word = "would remove" if dry_run else "removed"
     render.say(
         f"{word} {done['jobs']} jobs, {done['artifacts']} artifacts, "
-        f"{render.size(done['bytes'])} in all"
+        f"{render.size(done['log_bytes'] + done['artifact_bytes'])} in all"
     )

@@ -49,6 +49,6 @@ def show(spec: Mapping[str, Any], words: Sequence[str], as_json: bool) -> int:
         render.data(f"{decision['outcome']}: {render.plain(decision['summary'])}")
         render.data(f"command: {render.plain(shlex.join(seen.line or words))}")
         render.data(f"folder:  {render.plain(seen.envelope['cwd'])}")
-        render.data(f"python:  {render.plain(seen.interpreter.describe())}")
+        render.data(f"python:  {render.plain(seen.interpreter.say())}")
         show_decision(decision)
     return 1 if decision["outcome"] == "unschedulable" else 0

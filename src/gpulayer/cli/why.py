@@ -45,7 +45,7 @@ def show_decision(decision: Mapping[str, Any]) -> None:
         for number, check in enumerate(telling):
             rows.append(
                 (
-                    verdict["worker_name"] if number == 0 else "",
+                    _who(verdict) if number == 0 else "",
                     verdict["fit"] if number == 0 else "",
                     check["name"],
                     check["need"],
@@ -53,3 +53,8 @@ def show_decision(decision: Mapping[str, Any]) -> None:
                 )
             )
     render.table(("WORKER", "FITS", "CHECK", "NEEDS", "HAS"), rows)
+
+
+def _who(verdict: Mapping[str, Any]) -> str:
+    others = verdict.get("count", 1) - 1
+    return f"{verdict['worker_name']} and {others} more" if others else str(verdict["worker_name"])

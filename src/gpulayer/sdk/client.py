@@ -74,6 +74,7 @@ class Client:
                 "envelope_id": envelope,
             }
             reply = self.call("POST", "/v1/jobs/batch", body)
+            self._watcher.begin(reply["ends_after"])
             jobs += [Job(self, found) for found in reply["jobs"]]
         return jobs
 

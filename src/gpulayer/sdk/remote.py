@@ -19,6 +19,7 @@ from gpulayer.sdk.values import portable
 
 P = ParamSpec("P")
 R = TypeVar("R")
+Call = tuple[tuple[Any, ...], dict[str, Any]]
 
 
 class RemoteFunction(Generic[P, R]):
@@ -48,7 +49,7 @@ class RemoteFunction(Generic[P, R]):
     def map(self, *iterables: Any, return_exceptions: bool = False) -> Map:
         """One job per item, all submitted before this returns. As `map`, it ends with the
         shortest iterable."""
-        calls = [(args, {}) for args in zip(*iterables, strict=False)]
+        calls: list[Call] = [(args, {}) for args in zip(*iterables, strict=False)]
         jobs = self._submit(calls) if calls else []
         return Map(jobs, return_exceptions=return_exceptions)
 
@@ -62,7 +63,7 @@ class RemoteFunction(Generic[P, R]):
 
     def _submit(
         self,
-        calls: Sequence[tuple[tuple[Any, ...], dict[str, Any]]],
+        calls: Sequence[Call],
         *,
         fail_if_unschedulable: bool = False,
     ) -> list[Job]:

@@ -29,8 +29,15 @@ class Watcher:
         self._ended: dict[str, dict[str, Any]] = {}
         """Ends that came before anybody asked for them."""
         self._thread: threading.Thread | None = None
-        self._cursor = 0
+        self._cursor: int | None = None
+        """Number of the last end that was seen."""
         self._is_open = True
+
+    def begin(self, after: int) -> None:
+        """Where the ends of this session's jobs begin; only the first word counts."""
+        with self._lock:
+            if self._cursor is None:
+                self._cursor = after
 
     def watch(self, job: Job) -> Future[Any]:
         """A future for `job`, resolved by the watching thread. The job cannot be cancelled
@@ -78,7 +85,7 @@ class Watcher:
 
     def _next(self) -> list[dict[str, Any]]:
         path = (
-            f"/v1/results?session={self._client.session}&after={self._cursor}&wait={PARK_SECONDS}"
+            f"/v1/results?session={self._client.session}&after={self._cursor or 0}&wait={PARK_SECONDS}"
         )
         reply = self._client.call("GET", path, park=PARK_SECONDS)
         self._cursor = reply["next"]

@@ -14,6 +14,11 @@ OUTPUTS = Table("outputs", Output, codecs={"path": PATH, "executable": FLAG})
 _RESULTS = f'SELECT {RESULTS.columns} FROM results WHERE job_id = ? ORDER BY "index"'
 _RESULT = f'SELECT {RESULTS.columns} FROM results WHERE job_id = ? AND "index" = ?'
 _OUTPUTS = f'SELECT {OUTPUTS.columns} FROM outputs WHERE job_id = ? ORDER BY "index", path'
+_LAST_END = "SELECT coalesce(max(seq), 0) FROM results"
+_ENDED_OF = (
+    "SELECT results.seq, results.job_id FROM results JOIN jobs ON jobs.id = results.job_id "
+    "WHERE results.seq > ? AND jobs.session = ? ORDER BY results.seq LIMIT ?"
+)
 _DIGESTS = "SELECT DISTINCT digest FROM outputs"
 
 
@@ -29,6 +34,15 @@ class ResultReads(Queries):
     def outputs(self, job_id: JobId) -> list[Output]:
         """By element, then path."""
         return [OUTPUTS.record(row) for row in self._all(_OUTPUTS, job_id)]
+
+    def last_end(self) -> int:
+        """The number of the newest result; 0 before the first."""
+        row = self._one(_LAST_END)
+        return int(row[0]) if row is not None else 0
+
+    def ended_of_session(self, session: str, after: int, limit: int) -> list[tuple[int, JobId]]:
+        """Ends of a session's jobs that are newer than the result numbered `after`, in order."""
+        return [(row[0], JobId(row[1])) for row in self._all(_ENDED_OF, after, session, limit)]
 
     def digests_in_use(self) -> frozenset[Digest]:
         """Artifacts that some job's output still names."""

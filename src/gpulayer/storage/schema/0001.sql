@@ -175,7 +175,9 @@ CREATE TABLE events (
     PRIMARY KEY (job_id, seq)
 ) WITHOUT ROWID;
 
+-- Their seq is the order in which jobs ended: whoever waits for many asks for what came after one.
 CREATE TABLE results (
+    seq INTEGER PRIMARY KEY AUTOINCREMENT,
     job_id TEXT NOT NULL REFERENCES jobs (id) ON DELETE CASCADE,
     "index" INTEGER NOT NULL,
     attempt INTEGER NOT NULL,
@@ -185,8 +187,8 @@ CREATE TABLE results (
     value TEXT,
     error TEXT,
     finished_at REAL NOT NULL,
-    PRIMARY KEY (job_id, "index")
-) WITHOUT ROWID;
+    UNIQUE (job_id, "index")
+);
 CREATE TRIGGER results_stay BEFORE UPDATE ON results
 BEGIN SELECT RAISE(ABORT, 'a result is written once'); END;
 CREATE TRIGGER results_go_with_their_job BEFORE DELETE ON results

@@ -1,0 +1,94 @@
+"""`gpulayer run -- COMMAND`: run a command here and stay with it.
+
+It behaves as the command itself would in this terminal: streams, keys, signals, exit code. What
+GPUlayer has to say goes to stderr, and on a terminal alone.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+
+from gpulayer.cli import render
+from gpulayer.cli.flags import spec_from, starting_options
+from gpulayer.cli.outcome import line
+from gpulayer.cli.session import connect, job_path, options
+from gpulayer.clock import SystemIds
+from gpulayer.errors import UsageError
+from gpulayer.sdk import interrupts, world
+from gpulayer.sdk.attach import Attachment
+from gpulayer.sdk.failures import failure_of
+from gpulayer.sdk.origin import origin_of
+from gpulayer.sdk.places import Places
+
+
+@click.command("run", context_settings={"allow_interspersed_args": False})
+@starting_options
+@options("detach", "dry_run", "quiet")
+@click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="-- COMMAND...")
+def command(
+    command: tuple[str, ...], detach: bool, dry_run: bool, quiet: bool, **flags: Any
+) -> int:
+    """Run a command on this machine and stay with it until it ends.
+
+    Its output is yours byte for byte, and its exit code is this command's. Ctrl-C interrupts it;
+    closing the terminal leaves it running.
+    """
+    words = list(command)
+    if not words:
+        raise UsageError("usage", "nothing to run", hint="gpulayer run -- python train.py")
+    if not detach:
+        flags["on_unschedulable"] = flags["on_unschedulable"] or "fail"
+    spec = spec_from({"kind": "command", "command": words}, flags)
+    if dry_run:
+        from gpulayer.cli.plan import show
+
+        return show(spec, words, as_json=False)
+    if detach:
+        from gpulayer.cli.submit import queue
+
+        render.data(queue(spec, flags["idempotency_key"])["id"])
+        return 0
+    is_talking = sys.stderr.isatty() and not quiet
+    with_stdin = flags["stdin"] != "none"
+    return attached(spec, words, flags["idempotency_key"], is_talking, with_stdin)
+
+
+def attached(
+    spec: dict[str, Any], words: list[str], key: str | None, is_talking: bool, with_stdin: bool
+) -> int:
+    """Submit, relay until the end, and end as the job did. 125 and up only for what is ours."""
+    wire = connect()
+    seen = world.of_terminal(words)
+    with Attachment.open(Places.find(), seen, stdin=with_stdin) as attachment:
+        origin = origin_of(seen, words) | {"attach_id": attachment.attach_id}
+        body = {
+            "spec": spec,
+            "origin": origin,
+            "envelope_id": attachment.envelope_id,
+            "idempotency_key": key or SystemIds().token(26),
+        }
+        job = wire.call("POST", "/v1/jobs", body)
+        if is_talking:
+            render.say(f"job {job['id']}{_python(words, seen)}")
+        report = attachment.relay(job["id"])
+    if report.outcome != "left" and (is_talking or report.exit_code in (124, 125, 126, 127)):
+        _tell_end(wire.call("GET", job_path(job["id"], wait=5.0), park=5.0), is_talking)
+    interrupts.end_as(report)
+    return int(report.exit_code)
+
+
+def _tell_end(job: dict[str, Any], is_talking: bool) -> None:
+    """One line on a terminal; where the end is GPUlayer's own doing, the error."""
+    if job["reason"] == "exited" or job["state"] in ("succeeded", "cancelled"):
+        if is_talking:
+            render.say(line(job))
+    elif job["finished_at"] is not None:
+        render.error(failure_of(job))
+
+
+def _python(words: list[str], seen: world.World) -> str:
+    """The interpreter, where the line begins with one."""
+    return f"  {seen.interpreter.say()}" if words[0].startswith("python") else ""
