@@ -61,7 +61,7 @@ _FORGET_SHAPES = "DELETE FROM shapes WHERE id NOT IN (SELECT shape_id FROM jobs)
 class DecisionReads(Queries):
     def shape(self, shape_id: ShapeId) -> Shape | None:
         row = self._one(_SHAPE, shape_id)
-        return _shape(json.loads(row[0])) if row is not None else None
+        return Shape(**_frozen(json.loads(row[0]))) if row is not None else None
 
     def decision(self, job_id: JobId) -> Decision | None:
         """The one that moved the job; for a queued job the newest of its shape."""
@@ -150,8 +150,8 @@ def _stored(row: Row, job_id: JobId) -> StoredDecision:
         job_id,
         ShapeId(shape_id),
         Outcome(outcome),
-        tuple(Placement(**{**p, "gpus": tuple(p["gpus"])}) for p in body["placements"]),
-        tuple(_verdict(v) for v in body["verdicts"]),
+        tuple(Placement(**_frozen(placement)) for placement in body["placements"]),
+        tuple(_verdict(verdict) for verdict in body["verdicts"]),
         body["summary"],
     )
     examples = (JobId(first_job),) if first_job == last_job else (JobId(first_job), JobId(last_job))
@@ -161,11 +161,11 @@ def _stored(row: Row, job_id: JobId) -> StoredDecision:
 
 def _verdict(data: Mapping[str, Any]) -> Verdict:
     checks = tuple(Check(**{**check, "fit": Fit(check["fit"])}) for check in data["checks"])
-    return Verdict(**{**data, "fit": Fit(data["fit"]), "checks": checks})
+    return Verdict(**{**_frozen(data), "fit": Fit(data["fit"]), "checks": checks})
 
 
-def _shape(data: Mapping[str, Any]) -> Shape:
-    return Shape(**{name: _tuples(value) for name, value in data.items()})
+def _frozen(data: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: _tuples(value) for name, value in data.items()}
 
 
 def _tuples(value: Any) -> Any:

@@ -76,16 +76,17 @@ class Store:
         (In memory there is one connection, so there it waits for the running batch.)
         """
         if self.path == sqlite.MEMORY:
-            with self._commits.lock:
+            with self._commits.lock, sqlite.storage_errors(self.path):
+                if self._closed:
+                    raise _closed(self.path)
                 yield Reader(self._connection.execute)
             return
         connection = self._take_reader()
         try:
-            connection.execute("BEGIN")
             with sqlite.storage_errors(self.path):
+                connection.execute("BEGIN")
                 yield Reader(connection.execute)
         finally:
-            connection.execute("ROLLBACK")
             self._give_back(connection)
 
     def check(self) -> tuple[str, ...]:
@@ -117,6 +118,8 @@ class Store:
             return sqlite.open_reader(self.path)
 
     def _give_back(self, connection: sqlite.Connection) -> None:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
         with self._closing:
             if not self._closed:
                 self._idle_readers.append(connection)
