@@ -95,6 +95,8 @@ class Dispatch:
             reply = call(self, peer, request, fds)
         except RequestError as error:
             reply = {"error": {"code": error.code, "message": str(error)}}
+        except SpawnError as error:
+            reply = {"error": {"code": error.code, "message": str(error)}}
         except (KeyError, TypeError, ValueError) as error:
             text = f"the request is malformed: {type(error).__name__}: {error}"
             reply = {"error": {"code": "bad-request", "message": text}}
@@ -174,6 +176,14 @@ class Dispatch:
         if not self._roster.forget(request["task_id"]):
             raise RequestError("running", "the task still runs")
         return {}
+
+    def _environ(self, peer: Peer, request: dict[str, Any], fds: dict[str, int]) -> dict[str, Any]:
+        """Some variables of an envelope, for the agent: values of secrets that a job names."""
+        if peer.role != AGENT:
+            raise RequestError("bad-request", "only the agent may ask for that")
+        entries = self._envelope_of(request).get("environ") or []
+        known = dict(entry.split("=", 1) for entry in entries if "=" in entry)
+        return {"values": {name: known.get(name) for name in request["names"]}}
 
     def _drop(self, peer: Peer, request: dict[str, Any], fds: dict[str, int]) -> dict[str, Any]:
         for envelope_id in request["envelope_ids"]:
@@ -259,6 +269,7 @@ _WORDS: dict[str, Callable[[Dispatch, Peer, dict[str, Any], dict[str, int]], Any
     "tail": Dispatch._tail,
     "list": Dispatch._list,
     "forget": Dispatch._forget,
+    "environ": Dispatch._environ,
     "drop": Dispatch._drop,
     "quit": Dispatch._leave,
     "signal": Dispatch._signal,

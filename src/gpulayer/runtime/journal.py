@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 COMPACT_BYTES = 1 << 20
 
+LISTED = ("task_id", "fence", "job_id", "index", "note")
+"""What is kept of a task and told in a list. `note` is the agent's own, for a later agent."""
+
 
 class Journal:
     """`tasks` holds every intent that was not forgotten, oldest first."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 
 from gpulayer.runtime import cgroup, exits, processes, segments
-from gpulayer.runtime.journal import Birth
+from gpulayer.runtime.journal import LISTED, Birth
 from gpulayer.runtime.tails import Tails
 
 TYPE_CHECKING = False
@@ -61,7 +61,7 @@ class PastTask:
 
     def describe(self) -> dict[str, Any]:
         return {
-            **{key: self._intent.get(key) for key in ("task_id", "fence", "job_id", "index")},
+            **{key: self._intent.get(key) for key in LISTED},
             "state": "running" if self.is_running else "exited",
             "pid": None,
             "exit": self.exit,

@@ -11,7 +11,7 @@ import os
 
 from gpulayer.runtime import cgroup, processes
 from gpulayer.runtime.exits import refused
-from gpulayer.runtime.journal import Journal
+from gpulayer.runtime.journal import LISTED, Journal
 from gpulayer.runtime.past import PastTask, remove_files
 from gpulayer.runtime.processes import Children
 from gpulayer.runtime.spawn import SpawnError
@@ -84,7 +84,7 @@ class Roster:
         leaf_path = os.path.join(self._leaves, task_id) if self._leaves else None
         self._journal.intent(
             {
-                **{key: request.get(key) for key in ("task_id", "fence", "job_id", "index")},
+                **{key: request.get(key) for key in LISTED},
                 "leaf": leaf_path,
                 "marker": f"{MARKER}={task_id}:{request.get('fence')}",
             }

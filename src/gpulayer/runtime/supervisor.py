@@ -22,6 +22,7 @@ The protocol (frames: `gpulayer.runtime.frames`). Requests are `{"op", "seq", ..
               Waits for bytes past offset, or the end.
     list      -> tasks
     forget    task_id: once it has ended, its files go. Twice-safe.
+    environ   envelope_id, names -> values {name: value or null}. For the agent alone.
     drop      envelope_ids
     quit      refused while tasks live
 
@@ -202,7 +203,7 @@ def _lock(path: str) -> Lock | None:
 
 def _stand_alone(settings: Settings) -> None:
     """Nothing of whoever started it may leak into a job."""
-    reset_signals([])
+    reset_signals([signal.SIGPIPE])  # a peer that left must not end the supervisor
     os.umask(0o077)
     os.chdir("/")
     null = os.open(os.devnull, os.O_RDWR)

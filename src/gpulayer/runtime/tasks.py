@@ -11,7 +11,7 @@ import os
 
 from gpulayer.runtime import cgroup, envelopes, exits, frames, plumbing, terminal
 from gpulayer.runtime.body import Body
-from gpulayer.runtime.journal import Birth
+from gpulayer.runtime.journal import LISTED, Birth
 from gpulayer.runtime.keeper import Keeper
 from gpulayer.runtime.ladder import Ladder
 from gpulayer.runtime.past import remove_files
@@ -166,9 +166,8 @@ class Task:
         self._finish(exits.lost(None, self._clock(), message))
 
     def describe(self) -> dict[str, Any]:
-        keys = ("task_id", "fence", "job_id", "index")
         return {
-            **{key: self._request.get(key) for key in keys},
+            **{key: self._request.get(key) for key in LISTED},
             "state": "running" if self.is_running else "exited",
             "pid": self.pid,
             "exit": self.exit,
