@@ -12,9 +12,9 @@ import traceback
 
 from gpulayer.api.worker_channel import HttpChannel
 from gpulayer.clock import SystemClock, SystemIds
-from gpulayer.runtime import daemon
 from gpulayer.sdk import local
 from gpulayer.sdk.places import Places
+from gpulayer.sdk.siblings import start_supervisor
 from gpulayer.worker.process import Outside, Worker
 
 
@@ -37,16 +37,6 @@ def main() -> None:
     except FileNotFoundError:
         pass  # the home was deleted
     os._exit(0)  # calls that are still parked hold nothing worth waiting for
-
-
-def start_supervisor(places: Places) -> None:
-    """Start one; of several only that with the lock stays."""
-    daemon.launch(
-        "gpulayer.runtime.supervisor",
-        places.argv(),
-        log=places.process_log("supervisor"),
-        site=False,
-    )
 
 
 class _Complaints:

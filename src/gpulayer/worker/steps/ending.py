@@ -39,7 +39,8 @@ def of_process(raw: Mapping[str, Any]) -> Exit:
 def of_refusal(error: Exception, now: float) -> Exit:
     """A step, or the start itself, could not do its part. `now` is Unix time."""
     if isinstance(error, frames.Refused):
-        return of_process(exits.refused(error.code, str(error), now))
+        shown = error.details.get("exit")  # what an attached client was told
+        return of_process(shown or exits.refused(error.code, str(error), now))
     if isinstance(error, OSError) and not isinstance(error, GPULayerError):
         full = error.errno in _FULL
         error = GPULayerError("disk-full" if full else "internal", error.strerror or str(error))
@@ -63,7 +64,7 @@ def with_result(ending: Exit, folder: str) -> Exit:
             result = json.load(file)
     except (OSError, ValueError):
         return ending  # it was ended before it could answer, or ended itself: the exit says how
-    if ending.outcome == TaskState.SUCCEEDED:
+    if ending.outcome == TaskState.SUCCEEDED and "value" in result:
         return replace(ending, value=json.dumps(result["value"], separators=(",", ":")))
     if ending.outcome != TaskState.FAILED or "error" not in result:
         return ending
@@ -71,7 +72,6 @@ def with_result(ending: Exit, folder: str) -> Exit:
     reason = {
         "result-not-json": Reason.RESULT_NOT_JSON,
         "function-not-importable": Reason.NOT_FOUND,
-        "exited": Reason.EXITED,
     }.get(error["slug"], Reason.EXCEPTION)
     return replace(ending, error=error, reason=reason, message=error["message"])
 
