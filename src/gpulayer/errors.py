@@ -53,6 +53,12 @@ class Problem:
     line: int | None = None
     slug: str = "invalid-field"
 
+    def sentence(self) -> str:
+        """`line 7: resources.gpu_cout is not a field of JobSpec (did you mean gpu_count?)`."""
+        line = f"line {self.line}: " if self.line else ""
+        mend = f" ({self.mend})" if self.mend else ""
+        return line + f"{self.field} {self.message}{mend}".lstrip()
+
 
 class GPULayerError(Exception):
     """Base of all. `str(error)` is the sentence alone; `to_json` is what `--json` prints."""
@@ -101,11 +107,17 @@ class UsageError(GPULayerError):
 
 
 class SpecError(UsageError):
-    """A job spec is refused. `problems` holds every fault found, in the order of the file."""
+    """A job spec is refused. `problems` holds every fault found, in the order of the file. Of
+    several, `message` is a headline and `str(error)` has a line for each."""
 
     def __init__(self, code: str, message: str, *, problems: Sequence[Problem] = (), **kw: Any):
         super().__init__(code, message, **kw)
         self.problems = tuple(problems)
+
+    def __str__(self) -> str:
+        if len(self.problems) < 2:
+            return self.message
+        return "\n  ".join([self.message, *(problem.sentence() for problem in self.problems)])
 
     def to_json(self) -> dict[str, Any]:
         body = super().to_json()

@@ -7,10 +7,13 @@ the fields it is about, so that `contracts.problems` can tell people all of it.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import islice
 from typing import Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict
 from pydantic_core import InitErrorDetails, PydanticCustomError, ValidationError
+
+from gpulayer.contracts import limits
 
 API_VERSION: Final = "gpulayer.dev/v1alpha1"
 
@@ -65,7 +68,7 @@ def fault(
 
 
 def refuse_all(faults: Iterable[InitErrorDetails]) -> None:
-    """Raise all the faults at once, if there are any."""
-    found = list(faults)
+    """Raise all the faults at once, if there are any; a hundred are enough."""
+    found = list(islice(faults, limits.PROBLEMS + 1))
     if found:
         raise ValidationError.from_exception_data("faults", found)

@@ -122,4 +122,4 @@ FILE_DEPTH: Final = 100
 """Lists and objects inside each other."""
 
 PROBLEMS: Final = 100
-"""Problems that one refusal lists; it says how many more there are."""
+"""Problems that one refusal lists; it says when there are more."""

@@ -26,21 +26,23 @@ _ROUNDS = 4
 
 
 def problems_in(model: type[BaseModel], data: Any) -> list[tuple[Path, Problem]]:
-    """All that is wrong with the data, each with its place. Empty when the data is valid."""
+    """All that is wrong with the data, each with its place. Empty when the data is valid. Past
+    `limits.PROBLEMS` it stops: so much is not a slip of the pen."""
     found: list[tuple[Path, Problem]] = []
     gone: set[str] = set()
     for _ in range(_ROUNDS):
         try:
             model.model_validate(data)
         except ValidationError as refused:
-            errors = [(_path(e["loc"]), e) for e in refused.errors(include_url=False)]
+            all_errors = refused.errors(include_url=False)
+            errors = [(_path(error["loc"]), error) for error in all_errors[: limits.PROBLEMS + 1]]
         else:
             break
         for path, error in errors:
             about = (dotted(path), *error.get("ctx", {}).get("about", ()))
             if not any(_touch(field, other) for field in about for other in gone):
                 found.append((path, _problem(model, path, error, data)))
-        if not isinstance(data, Mapping):
+        if not isinstance(data, Mapping) or len(found) > limits.PROBLEMS:
             break
         for path, error in errors:
             data, taken = _without(data, path, error["type"])
@@ -49,21 +51,19 @@ def problems_in(model: type[BaseModel], data: Any) -> list[tuple[Path, Problem]]
 
 
 def spec_error(problems: Sequence[Problem], file: str = "") -> SpecError:
-    """One error for all problems. Its text has a line for each, with what mends it."""
-    shown = problems[: limits.PROBLEMS]
-    lines = [_line(problem, file) for problem in shown]
-    first = problems[0]
-    if len(problems) == 1:
-        hints = [first.mend] if first.mend else []
-        message = lines[0]
+    """One error for all problems, of which at least one is given. It lists `limits.PROBLEMS`."""
+    first, shown = problems[0], problems[: limits.PROBLEMS]
+    hints = []
+    if len(problems) > 1:
+        more = "more than " if len(problems) > len(shown) else ""
+        message = f"{more}{len(shown)} problems" + (f" in {file}" if file else "")
     else:
-        hints = []
-        message = f"{len(problems)} problems" + (f" in {file}" if file else "")
-        for line, problem in zip(lines, shown, strict=True):
-            message += f"\n  {line}" + (f" ({problem.mend})" if problem.mend else "")
-        if len(problems) > len(shown):
-            message += f"\n  and {len(problems) - len(shown)} more"
-    if any(p.slug == "unknown-field" for p in problems):
+        message = f"{first.field} {first.message}".lstrip()
+        if file:
+            message = f"{file}:{first.line}: {message}" if first.line else f"{file}: {message}"
+        if first.mend:
+            hints = [first.mend]
+    if any(problem.slug == "unknown-field" for problem in problems):
         hints.append("all fields: gpulayer schema")
     return SpecError(first.slug, message, problems=shown, hint=hints)
 
@@ -109,11 +109,6 @@ def _meant(model: type[BaseModel], path: Path, data: Any) -> str:
         return f"did you mean {name}?"
     known = fields_at(model, path[:-1], data)
     return f"known here: {', '.join(known)}" if len(known) <= 10 else "take it out"
-
-
-def _line(problem: Problem, file: str) -> str:
-    at = f"{file}:{problem.line}: " if file and problem.line else f"{file}: " if file else ""
-    return f"{at}{problem.field} {problem.message}" if problem.field else at + problem.message
 
 
 def _path(loc: Sequence[str | int]) -> Path:

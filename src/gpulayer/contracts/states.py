@@ -109,6 +109,7 @@ TASK_TRANSITIONS: dict[TaskState, frozenset[TaskState]] = {
 
 TERMINAL_JOB_STATES = frozenset(s for s, onward in JOB_TRANSITIONS.items() if not onward)
 TERMINAL_TASK_STATES = frozenset(s for s, onward in TASK_TRANSITIONS.items() if not onward)
+LIVE_JOB_STATES = frozenset(JobState) - TERMINAL_JOB_STATES
 LIVE_TASK_STATES = frozenset(TaskState) - TERMINAL_TASK_STATES
 
 

@@ -82,7 +82,7 @@ def path_fault(value: str) -> tuple[str, str] | None:
     that is empty, `.` or `..`.
     """
     parts = value.split("/")
-    mend = 'use a relative path such as "data/x"'
+    mend = 'use a path relative to the job, such as "data/x"'
     if not value:
         return "is empty", mend
     if "\0" in value or not value.isprintable():

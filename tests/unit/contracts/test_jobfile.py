@@ -69,7 +69,8 @@ def test_all_problems_come_at_once_in_the_order_of_the_file(
             strict=True,
         )
     )
-    assert f"{name}:{lines[1]}: resources.gpu_cout is not a field of JobSpec" in str(refused)
+    assert refused.message == f"5 problems in {name}"
+    assert f"\n  line {lines[1]}: resources.gpu_cout is not a field of JobSpec" in str(refused)
 
 
 def test_one_problem_reads_as_one_line() -> None:
