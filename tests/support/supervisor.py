@@ -46,7 +46,10 @@ class SupervisorHome:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        tb: TracebackType | None,
     ) -> None:
         for connection in self._connections:
             connection.close()
@@ -139,7 +142,11 @@ class SupervisorHome:
         }
 
     def run(
-        self, agent: frames.Connection, *argv: str, envelope: dict[str, Any] | None = None, **changes: Any
+        self,
+        agent: frames.Connection,
+        *argv: str,
+        envelope: dict[str, Any] | None = None,
+        **changes: Any,
     ) -> Ended:
         """Starts a detached task in an envelope and follows it to its end."""
         world = self.envelope() if envelope is None else envelope

@@ -116,7 +116,10 @@ class Body:
     def _born(self) -> None:
         if self._news < 0:
             return
-        report = os.read(self._news, 1 << 16)
+        try:
+            report = os.read(self._news, 1 << 16)
+        except BlockingIOError:
+            return
         self._loop.unwatch(self._news)
         os.close(self._news)
         self._news = -1

@@ -15,6 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+
 class Envelopes:
     """The envelopes of one supervisor, by the hash of what they say. Every call is twice-safe."""
 

@@ -170,9 +170,7 @@ class Connection:
         self._frames.clear()
         return frames
 
-    def call(
-        self, op: str, fds: Mapping[str, int] | None = None, **fields: Any
-    ) -> dict[str, Any]:
+    def call(self, op: str, fds: Mapping[str, int] | None = None, **fields: Any) -> dict[str, Any]:
         """Asks and waits for the answer; other frames that come meanwhile stay for `recv`.
 
         Raises `Refused` with the supervisor's code, and EOFError where it is gone.

@@ -22,12 +22,11 @@ import socket
 import time
 import traceback
 
-from gpulayer.runtime import exits, processes, spawn
+from gpulayer.runtime import exits, launches, processes, spawn
 from gpulayer.runtime.body import Body
 from gpulayer.runtime.journal import Birth
 from gpulayer.runtime.loop import READ, Loop
 from gpulayer.runtime.processes import Children
-from gpulayer.runtime.redaction import Redactor
 from gpulayer.runtime.segments import Writer
 from gpulayer.runtime.streams import Pump
 
@@ -44,24 +43,19 @@ _IGNORED = (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP, signal
 
 
 class Keeper:
-    """`report` gets the body's events. `is_dead` once it ended without the last of them."""
+    """`report` gets the body's events, and {"event": "orphaned"} where it dies before the last."""
 
     def __init__(
         self,
         loop: Loop,
         children: Children,
-        launch: spawn.Launch,
-        plumbing: Plumbing,
-        leaf: Leaf | None,
-        folder: str,
-        request: dict[str, Any],
+        post: Post,
         report: Callable[[dict[str, Any]], object],
     ) -> None:
         self._loop = loop
         self._children = children
+        self._post = post
         self._report = report
-        self._post = _Post(launch, plumbing, leaf, folder, request)
-        self._leaf = leaf
         self._ended = False
         self.is_dead = False
         self.pid = -1
@@ -100,8 +94,9 @@ class Keeper:
 
     def look(self) -> bool:
         """For a dead keeper: whether its leaf is empty; ends what still lives there."""
-        if self.is_dead and self._leaf is not None and self._leaf.is_populated():
-            self._leaf.kill()
+        leaf = self._post.leaf
+        if self.is_dead and leaf is not None and leaf.is_populated():
+            leaf.kill()
             return False
         return True
 
@@ -115,8 +110,10 @@ class Keeper:
     def _gone(self, status: int, rusage: Any) -> None:
         if not self._line.is_over:
             self._read()  # its last words may still wait in the socket
-        self.is_dead = not self._ended
         self._hang_up()
+        if not self._ended:
+            self.is_dead = True
+            self._report({"event": "orphaned"})
 
     def _hang_up(self) -> None:
         if self._line.fileno() >= 0:
@@ -124,7 +121,7 @@ class Keeper:
             self._line.close()
 
 
-class _Post:
+class Post:
     """What a keeper is given."""
 
     __slots__ = ("folder", "launch", "leaf", "plumbing", "request")
@@ -144,7 +141,7 @@ class _Post:
         self.request = request
 
 
-def _keep(post: _Post, sock: socket.socket) -> NoReturn:
+def _keep(post: Post, sock: socket.socket) -> NoReturn:
     """The life of the keeper's process."""
     try:
         gc.disable()  # a collection would copy the supervisor's pages for nothing
@@ -164,7 +161,7 @@ def _keep(post: _Post, sock: socket.socket) -> NoReturn:
         os._exit(0)
 
 
-def _close_others(post: _Post, sock: socket.socket, birth: Birth) -> None:
+def _close_others(post: Post, sock: socket.socket, birth: Birth) -> None:
     """Another task's pipe kept open here would never end, and a connection never close."""
     plumbing = post.plumbing
     kept = {0, 1, 2, sock.fileno(), birth.fileno(), *plumbing.job, *plumbing.held}
@@ -180,7 +177,7 @@ def _close_others(post: _Post, sock: socket.socket, birth: Birth) -> None:
 
 
 class _Keeping:
-    def __init__(self, post: _Post, sock: socket.socket, birth: Birth) -> None:
+    def __init__(self, post: Post, sock: socket.socket, birth: Birth) -> None:
         self._post = post
         self._birth = birth
         self._line = _Line(sock)
@@ -265,13 +262,12 @@ class _Keeping:
             limit=request.get("log_limit_bytes"),
             clock=time.time,
         )
-        secrets = [(name, value) for name, value in request.get("redact") or ()]
 
         def out(source: Source, data: bytes) -> None:
             segment.write(source.stream, data)
 
         for source in self._sources:
-            redactor = Redactor(secrets) if secrets else None
+            redactor = launches.redactor(request, midway=True)
             Pump(self._loop, source, redactor, out, lambda: False).drain()
         segment.finish()
 

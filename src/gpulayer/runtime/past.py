@@ -28,22 +28,26 @@ class PastTask:
     """Looks like a `Task` to those who list, follow, cancel and forget."""
 
     refusal: dict[str, Any] | None = None
-    is_keeperless = False
 
     def __init__(
-        self, loop: Loop, intent: dict[str, Any], folder: str, clock: Callable[[], float]
+        self,
+        loop: Loop,
+        intent: dict[str, Any],
+        folder: str,
+        clock: Callable[[], float],
+        ended: Callable[[PastTask], object],
     ) -> None:
         self._loop = loop
         self._intent = intent
         self._folder = folder
         self._clock = clock
+        self._ended = ended
         self.task_id: str = intent["task_id"]
         self.pid: int | None = None
         self.exit: dict[str, Any] | None = None
         self._birth = Birth(os.path.join(folder, "keeper"))
         self._segment = _Segment(os.path.join(folder, "seg"))
         self.tails = Tails(self._segment)
-        self._look()
 
     @staticmethod
     def ever_ran(folder: str) -> bool:
@@ -52,6 +56,21 @@ class PastTask:
     @property
     def is_running(self) -> bool:
         return self.exit is None
+
+    def look(self) -> None:
+        """Decides how it ended, now or as soon as its keeper lets go."""
+        if not self._birth.lock():
+            self._loop.after(RETRY_SECONDS, self.look)
+            return
+        ending = self._birth.exit()
+        if ending is None:
+            self._sweep()
+            ending = exits.lost(None, self._clock(), "the supervisor died while the job ran")
+            self._birth.record(ending)
+        self._segment.size = segments.repair(self._segment.fd)
+        self.exit = self.tails.exit = ending
+        self.tails.look()
+        self._ended(self)
 
     def cancel(self, mode: str, grace_seconds: float, reason: str | None = None) -> None:
         """It is being ended already."""
@@ -73,19 +92,6 @@ class PastTask:
         self._birth.close()
         self._segment.close()
         remove_files(self._folder)
-
-    def _look(self) -> None:
-        if not self._birth.lock():
-            self._loop.after(RETRY_SECONDS, self._look)
-            return
-        ending = self._birth.exit()
-        if ending is None:
-            self._sweep()
-            ending = exits.lost(None, self._clock(), "the supervisor died while the job ran")
-            self._birth.record(ending)
-        self._segment.size = segments.repair(self._segment.fd)
-        self.exit = self.tails.exit = ending
-        self.tails.look()
 
     def _sweep(self) -> None:
         leaf = self._intent.get("leaf")

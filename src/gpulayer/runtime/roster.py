@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import os
 
-from gpulayer.runtime import cgroup, processes
+from gpulayer.runtime import cgroup, launches, processes
 from gpulayer.runtime.exits import refused
 from gpulayer.runtime.journal import LISTED, Journal
 from gpulayer.runtime.past import PastTask, remove_files
 from gpulayer.runtime.processes import Children
 from gpulayer.runtime.spawn import SpawnError
-from gpulayer.runtime.tasks import MARKER, Task
+from gpulayer.runtime.tasks import Task
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -45,6 +45,8 @@ class Roster:
         self._clock = clock
         self._changed = changed
         self._tasks: dict[str, Task | PastTask] = {}
+        self.running: dict[str, Task | PastTask] = {}
+        self._orphans: list[Task] = []
         self.children = Children(others=self._end_strays)
 
     @property
@@ -60,7 +62,9 @@ class Roster:
         for task_id, intent in list(self._journal.tasks.items()):
             folder = self._folder_of(task_id)
             if PastTask.ever_ran(folder):
-                self._tasks[task_id] = PastTask(self._loop, intent, folder, self._clock)
+                past = PastTask(self._loop, intent, folder, self._clock, self._ended)
+                self._tasks[task_id] = self.running[task_id] = past
+                past.look()
             else:
                 remove_files(folder)
                 self._journal.forget(task_id)
@@ -70,10 +74,6 @@ class Roster:
 
     def describe(self) -> list[dict[str, Any]]:
         return [task.describe() for task in self._tasks.values()]
-
-    @property
-    def running(self) -> list[Task | PastTask]:
-        return [task for task in self._tasks.values() if task.is_running]
 
     def begin(
         self, request: dict[str, Any], envelope: dict[str, Any], attach: Attach | None
@@ -86,24 +86,34 @@ class Roster:
             {
                 **{key: request.get(key) for key in LISTED},
                 "leaf": leaf_path,
-                "marker": f"{MARKER}={task_id}:{request.get('fence')}",
+                "marker": f"{launches.MARKER}={launches.marker(request)}",
             }
         )
-        leaf = None
+        leaf = task = None
         try:
             leaf = cgroup.Leaf(leaf_path) if leaf_path else None
-            task = Task(self._loop, self.children, request, folder, self._clock, self._ended)
+            task = Task(
+                self._loop,
+                self.children,
+                request,
+                folder,
+                self._clock,
+                self._ended,
+                self._orphans.append,
+            )
             task.begin(envelope, attach, leaf)
         except (OSError, SpawnError) as error:
             if leaf is not None:
                 leaf.close()
+            if task is not None:
+                task.forget()
             remove_files(folder)
             self._journal.forget(task_id)
             if isinstance(error, SpawnError):
                 raise
             text = f"the job could not be started: {error}"
             raise SpawnError("spawn-failed", text, error.errno or 0) from error
-        self._tasks[task_id] = task
+        self._tasks[task_id] = self.running[task_id] = task
         return task
 
     def forget(self, task_id: str) -> bool:
@@ -128,21 +138,21 @@ class Roster:
     def _folder_of(self, task_id: str) -> str:
         return os.path.join(self._folder, task_id)
 
-    def _ended(self, task: Task) -> None:
+    def _ended(self, task: Task | PastTask) -> None:
+        self.running.pop(task.task_id, None)
         if task.refusal is not None:
             self.forget(task.task_id)
         self._changed()
 
     def _end_strays(self) -> None:
         """After each round of deaths: whether a keeper was among them, and what it left."""
-        orphaned = [t for t in self._tasks.values() if isinstance(t, Task) and t.is_keeperless]
-        if not orphaned:
+        if not self._orphans:
             return
         known = frozenset(self.children.watched()) | frozenset(self._in_leaves())
         left = processes.kill_descendants(os.getpid(), but=known)
-        for task in orphaned:
-            if task.is_running and task.look() and not left:
-                task.lose("the keeper of the job died")
+        for task in [task for task in self._orphans if task.look() and not left]:
+            self._orphans.remove(task)
+            task.lose("the keeper of the job died")
 
     def _in_leaves(self) -> list[int]:
         return cgroup.pids_below(self._leaves) if self._leaves else []

@@ -103,7 +103,7 @@ class Writer:
         self._rank = rank
         self._clock = clock
         self._grown = grown
-        self._room = limit
+        self._room = None if limit is None else max(0, limit - self.size)
         self._cut = 0
         self._unwritten = 0
         self._why = ""

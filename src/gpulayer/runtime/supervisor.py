@@ -153,7 +153,7 @@ class Supervisor:
 
     def _end_all(self) -> None:
         self._leaving = True
-        for task in self._roster.running:
+        for task in list(self._roster.running.values()):
             task.cancel("kill", 0, "shutdown")
         self._changed()
 
@@ -203,7 +203,7 @@ def _lock(path: str) -> Lock | None:
 
 def _stand_alone(settings: Settings) -> None:
     """Nothing of whoever started it may leak into a job."""
-    reset_signals([signal.SIGPIPE])  # a peer that left must not end the supervisor
+    reset_signals([signal.SIGPIPE, signal.SIGXFSZ])  # a peer that left must not end us
     os.umask(0o077)
     os.chdir("/")
     null = os.open(os.devnull, os.O_RDWR)

@@ -8,16 +8,15 @@ The `exited` event and the end of the log always come after the last byte of out
 from __future__ import annotations
 
 import os
+import signal
 
-from gpulayer.runtime import cgroup, envelopes, exits, frames, plumbing, terminal
+from gpulayer.runtime import cgroup, exits, frames, launches, plumbing, terminal
 from gpulayer.runtime.body import Body
 from gpulayer.runtime.journal import LISTED, Birth
-from gpulayer.runtime.keeper import Keeper
+from gpulayer.runtime.keeper import Keeper, Post
 from gpulayer.runtime.ladder import Ladder
 from gpulayer.runtime.past import remove_files
-from gpulayer.runtime.redaction import Redactor
 from gpulayer.runtime.segments import Writer
-from gpulayer.runtime.spawn import Launch, SpawnError
 from gpulayer.runtime.streams import Keyboard, Pump
 from gpulayer.runtime.tails import Tails
 
@@ -31,12 +30,10 @@ if TYPE_CHECKING:
     from gpulayer.runtime.plumbing import Source
     from gpulayer.runtime.processes import Children
 
-MARKER = "GPULAYER_FENCE"
-"""In the environment of every process of a task: what a sweep without cgroups looks for."""
-
 
 class Task:
-    """`ended` is called once nothing of the task lives and its exit is on disk."""
+    """`ended` is called once nothing of the task lives and its exit is on disk; `orphaned` where
+    its keeper dies before."""
 
     def __init__(
         self,
@@ -46,6 +43,7 @@ class Task:
         folder: str,
         clock: Callable[[], float],
         ended: Callable[[Task], object],
+        orphaned: Callable[[Task], object],
     ) -> None:
         self._loop = loop
         self._children = children
@@ -53,8 +51,10 @@ class Task:
         self._folder = folder
         self._clock = clock
         self._ended = ended
+        self._orphaned = orphaned
         self.task_id: str = request["task_id"]
         self.pid: int | None = None
+        self._started_at: float | None = None
         self.exit: dict[str, Any] | None = None
         self.refusal: dict[str, Any] | None = None
         self.waiting: list[Callable[[], object]] = []
@@ -64,6 +64,7 @@ class Task:
         self._pumps: list[Pump] = []
         self._deadline: Timer | None = None
         self._body: Body | Keeper
+        self._isig = True
         os.makedirs(folder, mode=0o700, exist_ok=True)
         self._birth = Birth(os.path.join(folder, "keeper"))
         self._segment = Writer(
@@ -80,47 +81,27 @@ class Task:
     def is_running(self) -> bool:
         return self.exit is None
 
-    @property
-    def is_keeperless(self) -> bool:
-        """Whether its keeper died before telling how it ended."""
-        return isinstance(self._body, Keeper) and self._body.is_dead
-
     def begin(
         self, envelope: dict[str, Any], attach: Attach | None, leaf: cgroup.Leaf | None
     ) -> None:
         """Forks. OSError and SpawnError where that can't be; then nothing of it is left running."""
         stdin = attach.take_stdin() if attach and self._request.get("stdin") == "attach" else -1
         self._plumbing = plumbing.lay(attach.request if attach else None, stdin)
-        launch = self._launch(envelope)
-        secrets = [(name, value) for name, value in self._request.get("redact") or ()]
         try:
-            if leaf is None or self._plumbing.controls >= 0:
-                self._body = Keeper(
-                    self._loop,
-                    self._children,
-                    launch,
-                    self._plumbing,
-                    leaf,
-                    self._folder,
-                    self._request,
-                    self._report,
-                )
-            else:
-                self._body = Body(self._loop, self._children, launch, leaf, self._report)
-            self._leaf = leaf
+            self._body = self._make_body(envelope, leaf)
             self._ladder = Ladder(self._loop, self._body)
             self._body.start()
         except BaseException:
             self._plumbing.close()
             raise
+        self._leaf = leaf
         self._plumbing.close_job_ends()
         self._attach = attach
         if attach is not None:
             attach.task = self
             attach.peer.drained = self._resume
-        self._isig = True
         for source in self._plumbing.sources:
-            redactor = Redactor(secrets) if secrets else None
+            redactor = launches.redactor(self._request)
             self._pumps.append(Pump(self._loop, source, redactor, self._out, self._choked))
         if self._plumbing.keyboard >= 0:
             self._keyboard = Keyboard(self._loop, self._plumbing.keyboard)
@@ -144,6 +125,8 @@ class Task:
         for pump in self._pumps:
             if pump.is_open and os.isatty(pump.source.fd):
                 terminal.resize(pump.source.fd, rows, cols)
+                if self._keyboard is None and self.is_running:
+                    self._body.signal(signal.SIGWINCH)  # no kernel tells who has no keyboard
 
     def reader_left(self, stream: int) -> None:
         """Nobody reads that output any more: the job shall learn it as it would from a pipe."""
@@ -163,7 +146,7 @@ class Task:
 
     def lose(self, message: str) -> None:
         """Its keeper is dead and nothing of it lives."""
-        self._finish(exits.lost(None, self._clock(), message))
+        self._finish(exits.lost(self._started_at, self._clock(), message))
 
     def describe(self) -> dict[str, Any]:
         return {
@@ -180,28 +163,15 @@ class Task:
         self._segment.close()
         remove_files(self._folder)
 
-    def _launch(self, envelope: dict[str, Any]) -> Launch:
-        request = self._request
-        marker = f"{self.task_id}:{request.get('fence')}"
-        defaults = {"PYTHONUNBUFFERED": "1"} if request.get("unbuffered") else {}
-        block = envelopes.environment(
-            envelope.get("environ") or [],
-            unset=request.get("unset") or [],
-            setting={**self._plumbing.environ, **(request.get("set") or {}), MARKER: marker},
-            defaults=defaults,
-        )
-        argv = [os.fsencode(word) for word in request["argv"]]
-        if not argv or any(b"\0" in word for word in (*argv, *block)):
-            raise SpawnError("spawn-failed", "no command, or one with a zero byte in it")
-        cwd = request.get("cwd")
-        launch = Launch(argv, block, os.fsencode(cwd or envelope.get("cwd") or "/"), envelope)
-        if request.get("argv0"):
-            launch.argv0 = os.fsencode(request["argv0"])
-        if cwd is None and envelope.get("cwd_ino"):
-            launch.cwd_id = (envelope["cwd_dev"], envelope["cwd_ino"])
-        launch.stdin, launch.stdout, launch.stderr = self._plumbing.job
-        launch.controls = self._plumbing.controls
-        return launch
+    def _make_body(self, envelope: dict[str, Any], leaf: cgroup.Leaf | None) -> Body | Keeper:
+        pipes = self._plumbing
+        launch = launches.launch(self._request, envelope, pipes.environ)
+        launch.stdin, launch.stdout, launch.stderr = pipes.job
+        launch.controls = pipes.controls
+        if leaf is not None and pipes.controls < 0:
+            return Body(self._loop, self._children, launch, leaf, self._report)
+        post = Post(launch, pipes, leaf, self._folder, self._request)
+        return Keeper(self._loop, self._children, post, self._report)
 
     def _report(self, event: dict[str, Any]) -> None:
         kind = event["event"]
@@ -211,11 +181,14 @@ class Task:
             self.refusal = {key: event[key] for key in ("code", "message", "errno")}
         elif kind == "empty":
             self._finish(event["exit"])
+        elif kind == "orphaned":
+            self._orphaned(self)
         elif self._attach is not None:
             self._attach.event(event)
 
     def _started(self, event: dict[str, Any]) -> None:
         self.pid = event["pid"]
+        self._started_at = event["at"]
         if self._attach is not None:
             self._attach.event({"event": "started", "task_id": self.task_id, "pid": self.pid})
         timeout = self._request.get("timeout_seconds")
