@@ -22,15 +22,13 @@ from gpulayer.api.wire import Wire
 from gpulayer.clock import SystemClock
 from gpulayer.errors import GPULayerError, RefusedError, UnreachableError, error_from_json
 from gpulayer.sdk.places import Places
-from gpulayer.sdk.waiting import LOOK_SECONDS, unreachable
+from gpulayer.sdk.waiting import look_again, unreachable
 
 START_SECONDS = 20.0
 """Longest wait for a plane that somebody is starting."""
 POLITE_SECONDS = 5.0
 """How long a starter waits for another one before it spawns a candidate of its own."""
 TRIES = 3
-
-PLANE = "gpulayer.sdk.plane_process"
 
 
 def ensure_plane(places: Places) -> Wire:
@@ -74,7 +72,7 @@ def start(places: Places) -> None:
     lock = os.open(places.start_lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         while not _taken(lock) and clock.monotonic() < begun + POLITE_SECONDS:
-            select.select((), (), (), LOOK_SECONDS)
+            look_again()
             if answers(places.plane_socket):
                 return
         for _ in range(TRIES):
@@ -126,12 +124,11 @@ def _spawn_and_wait(places: Places, clock: SystemClock) -> bool:
 
 def _spawn(places: Places, *flags: str) -> int:
     """Start a candidate; the read end of its pipe."""
-    from gpulayer.runtime import daemon
+    from gpulayer.sdk.siblings import start_plane
 
     read, write = os.pipe()
     try:
-        log = places.process_log("plane")
-        daemon.launch(PLANE, [*places.argv(), *flags], log=log, fds=[write])
+        start_plane(places, write, *flags)
     except OSError as error:
         os.close(read)
         raise _start_failed(places, str(error)) from error

@@ -131,7 +131,8 @@ class Places:
         for folder in dict.fromkeys((self.home, self.state, self.bulk)):
             _make(folder, machine)
             _require(folder, machine, forbidden=stat.S_IWGRP | stat.S_IWOTH)
-        for folder in (os.path.dirname(self.runtime), self.runtime, self.envelopes):
+        own = (self.supervisor_dir, self.tasks, self.logs)
+        for folder in (*own, os.path.dirname(self.runtime), self.runtime, self.envelopes):
             _make(folder, machine)
         for folder in (self.runtime, self.envelopes):
             _require(folder, machine, forbidden=stat.S_IRWXG | stat.S_IRWXO)

@@ -1,6 +1,6 @@
 """Which processes of ours serve a home, found from outside: by what they were started as.
 
-Each daemon carries the home's paths in its arguments, so that a dead plane's agent is found too.
+Each daemon carries the runtime folder in its arguments, so that a dead plane's agent is found too.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def running(places: Places) -> list[tuple[str, int]]:
     found = []
     for pid, words in _commands():
         kind = next((KINDS[name] for name in KINDS if name in words[3]), None)
-        if kind is not None and places.home in words[4:]:
+        if kind is not None and places.runtime in words[4:]:
             found.append((kind, pid))
     return sorted(found)
 

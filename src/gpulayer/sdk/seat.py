@@ -112,6 +112,21 @@ def holder(places: Places) -> dict[str, str]:
     return dict(zip(("pid", "runtime", "version", "kind"), lines, strict=False))
 
 
+def is_held(lock: str) -> bool:
+    """Whether some process holds that lock file now."""
+    try:
+        fd = os.open(lock, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(fd)
+    return False
+
+
 def _same_file(fd: int, path: str) -> bool:
     try:
         return os.path.samestat(os.fstat(fd), os.stat(path))

@@ -104,6 +104,15 @@ class Serving:
         """`end(STOPPED)` from any thread."""
         self._loop.call_soon_threadsafe(self.end, Ending.STOPPED)
 
+    def hand_over_soon(self) -> None:
+        """`end(HANDED_OVER)` from any thread, once the call being answered is answered."""
+        self._loop.call_soon_threadsafe(self.end, Ending.HANDED_OVER)
+
+    async def reopen(self) -> None:
+        """Serve again after `pause`, when a hand-over came to nothing; then `run` again."""
+        self._ending = self._loop.create_future()
+        await self.open()
+
     async def pause(self) -> None:
         """Turn callers away, answer those in flight, close the database. The listening socket
         stays open and its backlog fills; `open` serves it again."""

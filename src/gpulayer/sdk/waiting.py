@@ -33,7 +33,12 @@ def connect_when_there(connect: Callable[[], T], wait_seconds: float, who: str, 
         except (FileNotFoundError, ConnectionError, BlockingIOError) as error:
             if clock.monotonic() >= deadline:
                 raise unreachable(f"{who} does not answer", where, str(error)) from error
-        select.select((), (), (), LOOK_SECONDS)
+        look_again()
+
+
+def look_again() -> None:
+    """Pause between two looks."""
+    select.select((), (), (), LOOK_SECONDS)
 
 
 def unreachable(message: str, where: str, why: str, code: str = "plane-unreachable") -> Exception:

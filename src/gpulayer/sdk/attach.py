@@ -1,0 +1,407 @@
+"""The attached client of one job here: its streams, its keys, its signals, its end.
+
+    with Attachment.open(places, world) as attachment:
+        job = submit(..., attach_id=attachment.attach_id, envelope_id=attachment.envelope_id)
+        report = attachment.relay(job["id"])
+    interrupts.end_as(report)
+
+Bytes come from the supervisor in frames and go to descriptors 1 and 2 as they are; a reader that
+stops holds the job back, a reader that leaves is told to it. The client ends after the last byte.
+Losing the client (a closed terminal, SIGKILL) detaches: the job goes on and so does its log.
+
+The loop belongs to the main thread, since it owns the process's signals while it runs.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+
+from gpulayer.clock import SystemClock
+from gpulayer.runtime import frames
+from gpulayer.sdk import interrupts, streams, terminal, world
+from gpulayer.sdk.interrupts import ExitReport, Ladder
+from gpulayer.sdk.plane_side import PlaneSide
+from gpulayer.sdk.streams import Outlet
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import FrameType
+    from typing import Any, Self
+
+    from gpulayer.sdk.places import Places
+    from gpulayer.sdk.terminal import Screen
+
+STOP_SECONDS = 0.3
+"""How long a job may take to stop by itself after Ctrl-Z before it is stopped."""
+ASK_SECONDS = 0.1
+"""A job that has not begun by then may never: from then on the plane is asked too."""
+
+_KEYS = (signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP)
+
+
+class Attachment:
+    """One client, one job. `close` (or `with`) restores the terminal whatever happened."""
+
+    def __init__(
+        self,
+        supervisor: frames.Connection,
+        screen: Screen | None,
+        decided: streams.Streams,
+        reply: dict[str, Any],
+        plane: PlaneSide,
+        say: Callable[[str], None],
+    ) -> None:
+        self.attach_id: str = reply["attach_id"]
+        self.envelope_id: str = reply["envelope_id"]
+        self._supervisor = supervisor
+        self._screen = screen
+        self._streams = decided
+        self._plane = plane
+        self._say = say
+        self._clock = SystemClock()
+        self._ladder = Ladder()
+        self._outlets: dict[str, Outlet] = {}
+        self._has_started = False
+        self._stopping = 0.0
+        self._report: ExitReport | None = None
+        self._job_id = ""
+
+    @classmethod
+    def open(
+        cls,
+        places: Places,
+        seen: world.World,
+        *,
+        stdin: bool = True,
+        say: Callable[[str], None] | None = None,
+    ) -> Self:
+        """Register this terminal with the supervisor, before the job is submitted.
+
+        `stdin=False`: the job reads nothing. `say` gets lines for the person, without newline.
+        Raises `wrong-world`, `plane-unreachable`.
+        """
+        streams.fill_closed()
+        screen = terminal.Screen.controlling()
+        try:
+            decided = streams.decide(screen, stdin=stdin)
+            supervisor = world.connect_supervisor(places)
+            fds = {"cwd": seen.folder_fd} if seen.folder_fd >= 0 else {}
+            if decided.kinds["0"] == "passed":
+                fds["stdin"] = 0
+            fields: dict[str, Any] = {
+                "envelope": seen.envelope,
+                "streams": decided.kinds,
+                "merged": decided.merged,
+                "mode": decided.mode,
+            }
+            if "terminal" in decided.kinds.values():
+                fields["terminal"] = _settings(screen, decided)
+            reply = supervisor.call("attach", fds=fds, **fields)
+        except BaseException:
+            if screen is not None:
+                screen.close()
+            raise
+        return cls(supervisor, screen, decided, reply, PlaneSide(places), say or _to_stderr)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give the terminal back and leave. A running job goes on. Twice-safe."""
+        if self._screen is not None:
+            self._screen.close()
+        self._supervisor.close()
+        self._plane.close()
+
+    def relay(self, job_id: str) -> ExitReport:
+        """Carry bytes, keys and signals until the job has ended, or the person left it."""
+        self._job_id = job_id
+        self._plane.job_id = job_id
+        self._outlets = {frames.STDOUT: Outlet(1), frames.STDERR: Outlet(2)}
+        self._outlets[frames.TERMINAL] = self._outlets[frames.STDOUT]
+        wake, wakeup = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        former = _take_signals(wakeup)
+        try:
+            while self._report is None or any(o.is_full for o in self._outlets.values()):
+                self._turn(wake)
+            return self._report
+        finally:
+            if self._screen is not None:
+                self._screen.restore()
+            _give_back_signals(former)
+            os.close(wake)
+            os.close(wakeup)
+
+    # --- the loop ---------------------------------------------------------------------------
+
+    def _turn(self, wake: int) -> None:
+        poll = select.poll()
+        poll.register(wake, select.POLLIN)
+        full = False
+        for outlet in set(self._outlets.values()):
+            if not outlet.has_left:
+                # No event asked for still tells of a reader that left (POLLERR).
+                poll.register(outlet.fd, select.POLLOUT if outlet.is_full else 0)
+                full = full or outlet.is_full
+        watched = self._supervisor_fd()
+        if watched >= 0 and not full:
+            poll.register(watched, select.POLLIN)
+        keys = self._key_fd()
+        if keys >= 0:
+            poll.register(keys, select.POLLIN)
+        plane = self._plane.fileno()
+        if plane >= 0:
+            poll.register(plane, select.POLLIN)
+        ready = dict(poll.poll(self._patience()))
+        if wake in ready:
+            for signum in _arrived(wake):
+                self._on_signal(signum)
+        self._write(ready)
+        if watched in ready:
+            self._receive()
+        if keys in ready:
+            self._type(keys)
+        if plane in ready:
+            self._on_plane()
+        if not ready:
+            self._on_silence()
+
+    def _supervisor_fd(self) -> int:
+        return -1 if self._report is not None or self._plane.is_alone else self._supervisor.fileno()
+
+    def _key_fd(self) -> int:
+        screen = self._screen
+        return screen.fd if screen is not None and screen.is_raw and self._report is None else -1
+
+    def _patience(self) -> float | None:
+        """Milliseconds until something is due without any news."""
+        if self._stopping:
+            return STOP_SECONDS * 1000
+        if not self._has_started and not self._plane.is_asked and self._report is None:
+            return ASK_SECONDS * 1000
+        return None
+
+    def _on_silence(self) -> None:
+        if self._stopping:
+            self._send("signal", signum=int(signal.SIGSTOP), target="group")
+            self._stop()
+        elif not self._has_started and self._report is None:
+            self._plane.ask()
+
+    def _write(self, ready: dict[int, int]) -> None:
+        for frame in (frames.STDOUT, frames.STDERR):
+            outlet = self._outlets[frame]
+            events = ready.get(outlet.fd, 0)
+            if events & select.POLLOUT:
+                outlet.flush()
+            if events & (select.POLLERR | select.POLLNVAL) and not outlet.has_left:
+                outlet.leave()
+            if outlet.has_left and events:
+                self._send("closed", stream=int(frame))
+
+    def _receive(self) -> None:
+        try:
+            arrived = self._supervisor.ready()
+        except (EOFError, OSError):
+            self._plane.ask(alone=True)
+            return
+        for kind, payload, fds in arrived:
+            for fd in fds:
+                os.close(fd)
+            if kind == frames.JSON:
+                self._on_event(payload)
+            elif kind in self._outlets:
+                outlet = self._outlets[kind]
+                had_left = outlet.has_left
+                outlet.put(payload)
+                if outlet.has_left and not had_left:
+                    self._send("closed", stream=2 if kind == frames.STDERR else 1)
+
+    def _on_event(self, event: dict[str, Any]) -> None:
+        kind = event.get("event")
+        if kind == "started":
+            self._has_started = True
+            if self._is_terminal and self._screen is not None:
+                self._screen.enter()
+        elif kind == "exited":
+            self._report = _report(event["exit"])
+        elif kind == "flags" and self._screen is not None:
+            self._screen.mirror_signals(bool(event["isig"]))
+        elif kind == "stopped":
+            self._stop()
+
+    def _on_plane(self) -> None:
+        job = self._plane.answer()
+        if job is not None and (self._plane.is_alone or not self._has_started):
+            self._report = _report_of_job(job)
+
+    def _type(self, fd: int) -> None:
+        try:
+            keys = os.read(fd, 4096)
+        except BlockingIOError:
+            return
+        except OSError:
+            keys = b""
+        if keys:
+            self._supervisor.send(frames.INPUT, keys)
+        elif self._screen is not None:
+            self._screen.is_raw = False  # hung up: nothing to read, nothing to restore
+
+    # --- signals ----------------------------------------------------------------------------
+
+    @property
+    def _is_terminal(self) -> bool:
+        return self._streams.mode == "terminal"
+
+    def _on_signal(self, signum: int) -> None:
+        if signum == signal.SIGINT:
+            self._interrupt()
+        elif signum == signal.SIGTERM:
+            self._plane.cancel("term")
+        elif signum == signal.SIGQUIT:
+            self._pass_on(signum)
+        elif signum == signal.SIGTSTP:
+            if self._has_started:
+                self._stopping = self._clock.monotonic()
+                self._pass_on(signum)
+            else:
+                self._stop()
+        elif signum == signal.SIGWINCH and "terminal" in self._streams.kinds.values():
+            rows, cols = terminal.size(self._screen.fd if self._screen is not None else 1)
+            self._send("winsize", rows=rows, cols=cols)
+        elif signum == signal.SIGHUP:
+            self.close()
+            interrupts.die_by(signal.SIGHUP)
+
+    def _interrupt(self) -> None:
+        is_key = self._is_terminal and self._has_started
+        meaning = self._ladder.press(self._clock.monotonic(), is_key=is_key)
+        if meaning == interrupts.PASS:
+            self._pass_on(signal.SIGINT)
+        elif meaning == interrupts.INTERRUPT:
+            self._plane.cancel("int", interrupts.GRACE_SECONDS)
+            self._tell(
+                f"interrupting {self._job_id}: SIGINT, after {interrupts.GRACE_SECONDS:.0f} s TERM, "
+                "then KILL (Ctrl-C again: KILL now). To keep a job, close its terminal instead"
+            )
+        elif meaning == interrupts.KILL:
+            self._send("kill")
+            self._plane.cancel("kill")
+            self._tell(f"killing {self._job_id}, waiting until all of it is gone (Ctrl-C: leave)")
+        else:
+            self._tell(
+                f"left {self._job_id}; it is still being ended: gpulayer status {self._job_id}"
+            )
+            self._report = ExitReport("left", 130, reason="user", message="left while it ended")
+
+    def _pass_on(self, signum: int) -> None:
+        """As the key that it was, so that the job's own foreground gets it; else as a signal."""
+        key = b""
+        if self._is_terminal and self._screen is not None:
+            key = self._screen.key(signum)
+        if key:
+            self._supervisor.send(frames.INPUT, key)
+        else:
+            self._send("signal", signum=int(signum), target="group")
+
+    def _stop(self) -> None:
+        """The job has stopped: so does its client, as a bare command would. Goes on by SIGCONT."""
+        self._stopping = 0.0
+        if self._screen is not None:
+            self._screen.restore()
+        if self._has_started:
+            self._tell(f"{self._job_id} is stopped; its time limit goes on")
+        signal.signal(signal.SIGTSTP, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGTSTP)
+        signal.signal(signal.SIGTSTP, _noted)
+        if self._is_terminal and self._screen is not None and self._has_started:
+            self._screen.enter()
+            rows, cols = terminal.size(self._screen.fd)
+            self._send("winsize", rows=rows, cols=cols)
+        self._send("signal", signum=int(signal.SIGCONT), target="group")
+
+    def _send(self, op: str, **fields: Any) -> None:
+        try:
+            self._supervisor.send_json({"op": op, **fields})
+        except OSError:
+            pass  # it is gone; the next read says so
+
+    def _tell(self, text: str) -> None:
+        is_raw = self._screen is not None and self._screen.is_raw
+        self._say(text + "\r" if is_raw and os.isatty(2) else text)
+
+
+def _settings(screen: Screen | None, decided: streams.Streams) -> dict[str, Any]:
+    if screen is not None and decided.mode == "terminal":
+        return screen.settings()
+    rows, cols = terminal.size(1 if decided.kinds["1"] == "terminal" else 2)
+    return {"attrs": [], "rows": rows, "cols": cols}
+
+
+def _report(ended: dict[str, Any]) -> ExitReport:
+    return ExitReport(
+        ended["outcome"],
+        ended["exit_code"],
+        reason=ended.get("reason", ""),
+        message=ended.get("message", ""),
+        signal=ended.get("signal"),
+    )
+
+
+def _report_of_job(job: dict[str, Any]) -> ExitReport:
+    """A job that ended without a word to its watcher: never begun, or lost."""
+    code = job.get("exit_code")
+    return ExitReport(
+        "lost" if code is None else job["state"],
+        125 if code is None else int(code),
+        reason=job.get("reason") or "",
+        message=job.get("message") or "",
+    )
+
+
+def _to_stderr(text: str) -> None:
+    os.write(2, f"{text}\n".encode())
+
+
+_TAKEN = (
+    signal.SIGINT,
+    signal.SIGQUIT,
+    signal.SIGTERM,
+    signal.SIGTSTP,
+    signal.SIGWINCH,
+    signal.SIGHUP,
+)
+
+
+def _take_signals(wakeup: int) -> dict[signal.Signals, Any]:
+    """Signals become bytes in the pipe. One that the person ignores (nohup, `&`) stays ignored."""
+    former: dict[signal.Signals, Any] = {}
+    for signum in _TAKEN:
+        if signal.getsignal(signum) != signal.SIG_IGN:
+            former[signum] = signal.signal(signum, _noted)
+    signal.set_wakeup_fd(wakeup, warn_on_full_buffer=False)
+    return former
+
+
+def _give_back_signals(former: dict[signal.Signals, Any]) -> None:
+    signal.set_wakeup_fd(-1)
+    for signum, handler in former.items():
+        signal.signal(signum, handler)
+
+
+def _arrived(wake: int) -> list[int]:
+    """Each press counts, so each byte does."""
+    try:
+        return list(os.read(wake, 4096))
+    except BlockingIOError:
+        return []
+
+
+def _noted(signum: int, frame: FrameType | None) -> None:
+    """The wake-up descriptor has the news."""

@@ -1,0 +1,212 @@
+"""The local plane's process: `python -I -c ... HOME RUNTIME STATE BULK [--takeover]`.
+
+The order of its start is the point of it. Lock, bind, listen and rename come first, then agent and
+supervisor are started, and only then is the web stack imported: clients already wait in the
+listener's backlog. One line into descriptor 3 tells the starter how it went. A candidate that finds
+the home held waits until its holder answers, and ends well.
+
+With `--takeover` everything is imported first, and the seat is asked for (`sdk.handover`).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from gpulayer.clock import SystemClock
+from gpulayer.errors import GPULayerError, RefusedError
+from gpulayer.runtime import crash
+from gpulayer.sdk import local, siblings, waiting
+from gpulayer.sdk.places import Places
+from gpulayer.sdk.seat import Seat, holder, is_held
+
+if TYPE_CHECKING:
+    from gpulayer.sdk.handover import Claim
+    from gpulayer.sdk.serving import Serving
+
+TOLD = 3
+"""Descriptor of the starter's pipe."""
+IDLE_SECONDS = 900.0
+HELD_SECONDS = 15.0
+"""How long a home may be held by somebody who does not answer."""
+
+
+def main() -> None:
+    """Returns when the plane has ended in good order."""
+    words = sys.argv[1:]
+    places, flags = Places.from_argv(words[:4]), words[4:]
+    try:
+        claim = _claim(places) if "--takeover" in flags else None
+        seat = claim.receive() if claim is not None else None
+        if seat is None:
+            claim = None
+            seat = _take(places)
+        if seat is None:
+            _tell({"ok": True})
+            return
+        crash.point("plane-locked")
+        _serve(places, seat, claim)
+    except FileNotFoundError:
+        return  # the home was deleted
+    except GPULayerError as error:
+        _tell({"error": error.to_json()})
+
+
+def _claim(places: Places) -> Claim | None:
+    """Ask who holds the home for it; None when nobody answers."""
+    import gpulayer.sdk.wiring  # noqa: F401  before asking: nothing may delay who has agreed
+    from gpulayer.sdk.handover import Claim
+
+    try:
+        return Claim(places, "local")
+    except OSError:
+        return None
+
+
+def _take(places: Places) -> Seat | None:
+    """The seat; None when somebody else has it and answers."""
+    clock = SystemClock()
+    deadline = clock.monotonic() + HELD_SECONDS
+    while True:
+        seat = Seat.take(places)
+        if seat is not None:
+            return seat
+        if local.answers(places.plane_socket):
+            return None
+        if clock.monotonic() > deadline:
+            raise _held(places)
+        waiting.look_again()
+
+
+def _serve(places: Places, seat: Seat, claim: Claim | None) -> None:
+    seat.announce("local")
+    seat.bind()
+    crash.point("plane-bound")
+    if not local.answers(places.supervisor_socket):
+        siblings.start_supervisor(places)
+    siblings.start_agent(places)
+    import asyncio
+
+    asyncio.run(_Plane(places, seat, claim).run())
+
+
+class _Plane:
+    """The process around the plane: the `Host` of its handlers."""
+
+    kind = "local"
+
+    def __init__(self, places: Places, seat: Seat, claim: Claim | None) -> None:
+        from gpulayer.sdk.wiring import uploads_of
+
+        self.home = places.home
+        self.uploads = uploads_of(places)
+        self._places = places
+        self._seat = seat
+        self._claim = claim
+        self._serving: Serving | None = None
+        self._heir = ""
+
+    async def run(self) -> None:
+        import asyncio
+
+        from gpulayer.sdk.serving import Ending, Serving
+        from gpulayer.sdk.wiring import Wired
+
+        idle = float(os.environ.get("GPULAYER_IDLE_SECONDS", IDLE_SECONDS))
+        serving = Serving(
+            self._seat,
+            lambda: Wired(self._places, self),
+            SystemClock(),
+            idle,
+            agent_has_left=self._agent_has_left,
+        )
+        self._serving = serving
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, serving.end, Ending.STOPPED)
+        try:
+            await serving.open()
+        except BaseException:
+            self._seat.unlink()
+            if self._claim is not None:
+                await serving.pause()
+                self._seat.close()
+                self._claim.give_up()
+            raise
+        crash.point("plane-opened")
+        if self._claim is not None:
+            await asyncio.to_thread(self._claim.took)
+        _tell({"ok": True})
+        while await serving.run() is Ending.HANDED_OVER:
+            if await self._hand_over(serving):
+                os._exit(0)
+
+    # --- what the handlers ask of the process ---------------------------------------------------
+
+    def stop(self) -> None:
+        assert self._serving is not None
+        self._serving.stop_soon()
+
+    def takeover(self, wish: Mapping[str, Any]) -> Mapping[str, Any]:
+        from gpulayer.sdk.handover import refusal
+
+        why = refusal(self.kind, dict(wish))
+        if self._heir:
+            why = "it is handing over to another process already"
+        if why:
+            return {"ok": False, "why": why}
+        self._heir = str(wish["socket"])
+        assert self._serving is not None
+        self._serving.hand_over_soon()
+        return {"ok": True}
+
+    def processes(self) -> list[dict[str, Any]]:
+        from gpulayer.sdk.processes import running
+
+        return [{"kind": kind, "pid": pid} for kind, pid in running(self._places)]
+
+    # --- hand-over ------------------------------------------------------------------------------
+
+    async def _hand_over(self, serving: Serving) -> bool:
+        """Whether the heir has it. Otherwise this process serves again."""
+        import asyncio
+
+        from gpulayer.sdk.handover import Heir
+
+        await serving.pause()
+        crash.point("old-paused")
+        try:
+            given = await asyncio.to_thread(lambda: Heir(self._seat, self._heir).give())
+        except OSError:
+            given = False  # it went away before anything was sent
+        if not given:
+            self._heir = ""
+            self._seat.announce("local")
+            await serving.reopen()
+        return given
+
+    def _agent_has_left(self) -> bool:
+        return not is_held(os.path.join(self._places.state, "agent.lock"))
+
+
+def _held(places: Places) -> Exception:
+    who = holder(places)
+    return RefusedError(
+        "plane-held",
+        f"process {who.get('pid', '?')} holds {places.home} and does not answer",
+        why=f"it is a {who.get('kind', 'plane')} of version {who.get('version', '?')}",
+        hint="gpulayer doctor",
+    )
+
+
+def _tell(word: Mapping[str, Any]) -> None:
+    """To the starter, who may have gone."""
+    try:
+        os.write(TOLD, json.dumps(word).encode() + b"\n")
+        os.close(TOLD)
+    except OSError:
+        pass

@@ -1,0 +1,71 @@
+"""The composition root: store, plane and HTTP application of one home, put together.
+
+The local plane's process and an embedded plane wire the same parts. Opening reads and migrates the
+database; whoever opens it must hold the home's seat.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from gpulayer.api.handlers import Handlers, Host
+from gpulayer.api.server import App
+from gpulayer.artifacts.store import LocalArtifacts
+from gpulayer.clock import SystemClock, SystemIds
+from gpulayer.control_plane.plane import ControlPlane
+from gpulayer.control_plane.settings import Settings
+from gpulayer.control_plane.wakeups import Wakeups
+from gpulayer.sdk.places import Places
+from gpulayer.storage.logs import LogFolder
+from gpulayer.storage.store import Store
+
+
+class Wired:
+    """A plane at work, without its socket: the `Service` of `sdk.serving`. Thread-safe."""
+
+    def __init__(self, places: Places, host: Host, database: str = "") -> None:
+        """`database` replaces the home's, such as ":memory:". Raises what the store raises."""
+        self.store = Store(database or places.database)
+        try:
+            artifacts = LocalArtifacts(places.artifacts)
+            self.plane = ControlPlane(
+                self.store,
+                SystemClock(),
+                SystemIds(),
+                Wakeups(),
+                LogFolder(places.logs),
+                artifacts,
+                Settings(kind=host.kind),
+            )
+            self.handlers = Handlers(self.plane, artifacts, host)
+            self._app = App(self.handlers)
+        except BaseException:
+            self.store.close()
+            raise
+
+    @property
+    def app(self) -> Any:
+        return self._app
+
+    def unfinished(self) -> int:
+        with self.store.read() as reader:
+            return reader.unfinished()
+
+    def tick(self) -> None:
+        self.plane.reconcile().result()
+
+    def wake(self) -> None:
+        self.plane.wakeups.close()
+
+    def dismiss(self) -> None:
+        self.plane.leave()
+
+    def close(self) -> None:
+        self.wake()
+        self.store.close()
+
+
+def uploads_of(places: Places) -> str:
+    """Where bodies of uploads are collected: on the artifacts' own disk, so that a rename does."""
+    return os.path.join(places.artifacts, ".new")
