@@ -122,23 +122,23 @@ class EnvWorker:
         started = self.env.clock.now()
         return self.report(TaskReport(held.task_id, held.fence, "running", started))
 
-    def finish(self, what: Job | Task | str, code: int = 0, **exit: Any) -> ReportReply:
+    def finish(self, what: Job | Task | str, code: int = 0, **ending: Any) -> ReportReply:
         """Its end. `outcome`, `reason` and other fields of `Exit` may be given; `log`: bytes."""
         held = self._held(what)
-        return self.report(self.ending(held, code, **exit))
+        return self.report(self.ending(held, code, **ending))
 
-    def ending(self, held: Held, code: int = 0, log: bytes = b"", **exit: Any) -> TaskReport:
+    def ending(self, held: Held, code: int = 0, log: bytes = b"", **ending: Any) -> TaskReport:
         """The news of an end, not said yet."""
-        outcome = exit.pop("outcome", "failed" if code else "succeeded")
-        reason = exit.pop("reason", _EXITS.get(outcome, "worker_lost"))
-        began = exit.pop("started_at", self.env.clock.now())
+        outcome = ending.pop("outcome", "failed" if code else "succeeded")
+        reason = ending.pop("reason", _EXITS.get(outcome, "worker_lost"))
+        began = ending.pop("started_at", self.env.clock.now())
         self.held[held.task_id] = Held(held.task_id, held.fence, "exited")
         return TaskReport(
             held.task_id,
             held.fence,
             "exited",
             began,
-            Exit(outcome, reason, exit_code=code, started_at=began, **exit),
+            Exit(outcome, reason, exit_code=code, started_at=began, **ending),
             log_size=len(log),
             log=base64.b64encode(log).decode() if log else None,
         )
@@ -185,11 +185,17 @@ class Env:
         )
 
     def worker(
-        self, name: str = "w1", *, cores: float = 4, memory_gb: float = 16, gpus: int = 0, **more: Any
+        self,
+        name: str = "w1",
+        *,
+        cores: float = 4,
+        memory_gb: float = 16,
+        gpus: int = 0,
+        **more: Any,
     ) -> EnvWorker:
         """A registered worker with whole GPUs of 80 GB."""
         devices = tuple(
-            GpuDevice(f"GPU-{name}-{n}", n, "nvidia", "NVIDIA H100", "h100", 80.0, "dedicated", "9.0")
+            GpuDevice(f"GPU-{name}-{n}", n, "nvidia", "H100", "h100", 80.0, "dedicated", "9.0")
             for n in range(gpus)
         )
         capabilities = WorkerCapabilities(
@@ -265,12 +271,12 @@ class Env:
             seconds -= step
             self.reconcile()
 
-    def run(self, worker: EnvWorker, job: JobId, code: int = 0, **exit: Any) -> Job:
+    def run(self, worker: EnvWorker, job: JobId, code: int = 0, **ending: Any) -> Job:
         """Place, acquire, start and finish it."""
         self.run_pass()
         worker.acquire()
         worker.start(job)
-        worker.finish(job, code, **exit)
+        worker.finish(job, code, **ending)
         return self.job(job)
 
     def job(self, job_id: str) -> Job:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import pairwise
 
 from gpulayer.contracts.capabilities import WorkerCapabilities
-from gpulayer.contracts.records import Job, Task
+from gpulayer.contracts.records import Event, Job, Task
 from gpulayer.contracts.states import (
     LIVE_TASK_STATES,
     TERMINAL_JOB_STATES,
@@ -66,12 +67,12 @@ class Laws:
             else:
                 assert task.id not in self._ended_tasks, "an ended task lives again"
 
-    def _check_story(self, job: Job, events: list) -> None:  # type: ignore[type-arg]
+    def _check_story(self, job: Job, events: list[Event]) -> None:
         assert [event.seq for event in events] == list(range(1, len(events) + 1))
         states = [JobState(event.state) for event in events]
         assert states[0] is JobState.QUEUED
         assert states[-1] == job.state
-        for before, after in zip(states, states[1:], strict=False):
+        for before, after in pairwise(states):
             assert before == after or may_move(before, after), (job.id, before, after)
 
     def _check_room(self, capabilities: WorkerCapabilities, tasks: list[Task]) -> None:

@@ -33,7 +33,7 @@ class Assignments:
         """What there is at this moment; nothing: wait for the topic `worker:<id>` and ask again
         with the same message. `ok` False: this call is over, whoever parks it answers it."""
         answer: Future[Acquired] = Future()
-        answer.set_result(self._acquire(message))
+        answer.set_result(self._look(message))
         return answer
 
     def dismiss(self) -> None:
@@ -62,7 +62,7 @@ class Assignments:
         answer.set_result(size)
         return answer
 
-    def _acquire(self, message: Acquire) -> Acquired:
+    def _look(self, message: Acquire) -> Acquired:
         session = self._sessions.of(message.worker_id, message.incarnation)
         if session is None or not self._is_newest(session, message):
             return Acquired(ok=False)
@@ -77,8 +77,8 @@ class Assignments:
             wanted += [(order.mode, order.task_id) for order in orders]
             due = session.hand_out(wanted, now, self._ports.settings.redeliver_seconds)
             return Acquired(
-                assignments=tuple(_assignment(reader, task) for task in new if task.id in due),
-                cancel=tuple(order for order in orders if order.task_id in due),
+                assignments=tuple(_assignment(reader, t) for t in new if ("run", t.id) in due),
+                cancel=tuple(order for order in orders if (order.mode, order.task_id) in due),
             )
 
     def _is_newest(self, session: Session, message: Acquire) -> bool:

@@ -9,7 +9,7 @@ jobs are looked at, and another pass follows while one still finds something to 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 from threading import Lock
@@ -40,9 +40,11 @@ class Pass:
     moved: int
     """Jobs that were placed or failed."""
     topics: frozenset[str]
+    said: Mapping[ShapeId, tuple[object, ...]]
+    """Of each shape that waits: what its decision says."""
 
 
-_IDLE = Pass(0, frozenset())
+_IDLE = Pass(0, frozenset(), {})
 
 
 class Dispatcher:
@@ -53,8 +55,8 @@ class Dispatcher:
         self._sessions = sessions
         self._lock = Lock()
         self._is_queued = False
-        self._said: dict[ShapeId, tuple[object, ...]] = {}
-        """What the newest waiting decision of a shape says."""
+        self._said: Mapping[ShapeId, tuple[object, ...]] = {}
+        """By the newest pass. A queue that waits for the same reason has nothing to write down."""
 
     def request(self) -> None:
         """See to it that a pass begins after now. What was committed before now is in it."""
@@ -98,22 +100,17 @@ class Dispatcher:
         shapes = {shape_id: _shape(tx, shape_id) for shape_id in {p.shape_id for p in queue}}
         snapshot = self.snapshot(tx, queue, shapes)
         topics: set[str] = set()
+        said: dict[ShapeId, tuple[object, ...]] = {}
         moved = 0
         for decision in place(snapshot):
             told = self._carry_out(tx, decision, now)
             moved += bool(told)
             topics |= told
-            if told or self._is_news(decision):
+            if not told:
+                said[decision.shape_id] = (decision.outcome, decision.verdicts, decision.summary)
+            if told or self._said.get(decision.shape_id) != said[decision.shape_id]:
                 tx.put_decision(decision, at=now, inputs=_inputs(snapshot, decision))
-        return Pass(moved, frozenset(topics))
-
-    def _is_news(self, decision: Decision) -> bool:
-        """A queue that waits for the same reason as before has nothing to write down."""
-        said = (decision.outcome, decision.verdicts, decision.summary)
-        if self._said.get(decision.shape_id) == said:
-            return False
-        self._said[decision.shape_id] = said
-        return True
+        return Pass(moved, frozenset(topics), said)
 
     def _carry_out(self, tx: Tx, decision: Decision, now: float) -> set[str]:
         if decision.outcome is Outcome.WAITING:
@@ -134,6 +131,7 @@ class Dispatcher:
         return workers | {job_topic(job.id), ANY_JOB}
 
     def _tell(self, done: Pass) -> Pass:
+        self._said = done.said
         self._ports.wakeups.publish(*done.topics)
         if done.moved:
             self.request()

@@ -78,6 +78,9 @@ class ControlPlane:
     def cancel_session(self, session: str) -> Future[list[Job]]:
         return self._desk.cancel_session(session, Reason.SHUTDOWN)
 
+    def cancel_all(self) -> Future[list[Job]]:
+        return self._desk.cancel_session(None, Reason.SHUTDOWN)
+
     def retry(self, selector: str, **how: Any) -> Future[Job]:
         """`origin`, `envelope_id`, `idempotency_key`, `session`; see `SubmissionDesk.retry`."""
         return self._desk.retry(selector, **how)
@@ -111,6 +114,14 @@ class ControlPlane:
 
     def log(self, selector: str, offset: int = 0, limit: int = 1 << 20) -> LogPart:
         return self._queries.log(selector, offset, limit)
+
+    def last_end(self) -> int:
+        return self._queries.last_end()
+
+    def ended(
+        self, session: str, after: int, limit: int = 1_000
+    ) -> tuple[list[dict[str, Any]], int]:
+        return self._queries.ended(session, after, limit)
 
     def workers(self) -> list[dict[str, Any]]:
         return self._queries.workers()

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from gpulayer.contracts.ids import TaskId
 from gpulayer.contracts.records import Job, Task
 from gpulayer.contracts.states import (
+    LIVE_JOB_STATES,
     LIVE_TASK_STATES,
     TERMINAL_JOB_STATES,
     JobState,
@@ -21,11 +21,8 @@ from gpulayer.control_plane.selection import find_job
 from gpulayer.control_plane.sessions import Sessions
 from gpulayer.errors import NotFoundError, UsageError
 
-_LIVE_JOB_STATES = [state for state in JobState if state not in TERMINAL_JOB_STATES]
 
-
-@dataclass(frozen=True, slots=True)
-class LogPart:
+class LogPart(NamedTuple):
     """Framed bytes of a job's log."""
 
     data: bytes
@@ -51,17 +48,7 @@ class Queries:
     def job(self, selector: str, session: str | None = None) -> dict[str, Any]:
         """All that is known of one job, as the JSON of the API."""
         with self._ports.store.read() as reader:
-            job = find_job(reader, selector, session)
-            tasks = reader.tasks(job.id)
-            stored = reader.stored_decision(job.id)
-            return views.job_json(
-                job,
-                task=tasks[-1] if tasks else None,
-                result=reader.result(job.id),
-                outputs=reader.outputs(job.id),
-                summary=stored.decision.summary if stored is not None else "",
-                log_complete=self._is_log_complete(job, tasks),
-            )
+            return self._whole(reader, find_job(reader, selector, session))
 
     def jobs(
         self,
@@ -72,9 +59,9 @@ class Queries:
         limit: int | None = None,
     ) -> list[dict[str, Any]]:
         """Newest first; without `ended`, `name` or `states` the unfinished ones."""
-        wanted = _states(states) if states is not None else None
+        wanted = None if states is None else _states(states)
         if wanted is None and not ended and name is None:
-            wanted = _LIVE_JOB_STATES
+            wanted = LIVE_JOB_STATES
         with self._ports.store.read() as reader:
             live = {task.job_id: task for task in reader.live_tasks()}
             found = reader.jobs(states=wanted, name=name, limit=limit)
@@ -100,6 +87,20 @@ class Queries:
         is_over = job.state in TERMINAL_JOB_STATES and self._is_log_complete(job, tasks)
         return LogPart(data, offset + len(data), is_over and len(data) < limit)
 
+    def last_end(self) -> int:
+        """The number of the newest end of any job; what comes later is greater."""
+        with self._ports.store.read() as reader:
+            return reader.last_end()
+
+    def ended(self, session: str, after: int, limit: int) -> tuple[list[dict[str, Any]], int]:
+        """Jobs of an SDK session that ended after the end numbered `after`, in order, with their
+        results; and the number to go on from."""
+        with self._ports.store.read() as reader:
+            ends = reader.ended_of_session(session, after, limit)
+            jobs = (reader.job(job_id) for _, job_id in ends)
+            found = [self._whole(reader, job) for job in jobs if job is not None]
+        return found, ends[-1][0] if ends else after
+
     def workers(self) -> list[dict[str, Any]]:
         with self._ports.store.read() as reader:
             seen = {view.worker_id: view for view in self._dispatcher.views(reader)}
@@ -120,6 +121,18 @@ class Queries:
         with self._ports.store.read() as reader:
             return {str(state): n for state, n in reader.counts().items()}
 
+    def _whole(self, reader: Reader, job: Job) -> dict[str, Any]:
+        tasks = reader.tasks(job.id)
+        stored = reader.stored_decision(job.id)
+        return views.job_json(
+            job,
+            task=max(tasks, key=lambda task: task.fence, default=None),
+            result=reader.result(job.id),
+            outputs=reader.outputs(job.id),
+            summary=stored.decision.summary if stored is not None else "",
+            log_complete=self._is_log_complete(job, tasks),
+        )
+
     def _is_log_complete(self, job: Job, tasks: list[Task]) -> bool:
         """Whether nothing more of the log will come: all is here, or nobody is left to send it."""
         if not tasks:
@@ -134,15 +147,9 @@ class Queries:
         )
 
 
-def ended_since(reader: Reader, job_ids: Iterable[str]) -> list[Job]:
-    """Those of the jobs that have ended."""
-    found = (find_job(reader, job_id) for job_id in job_ids)
-    return [job for job in found if job.state in TERMINAL_JOB_STATES]
-
-
-def _states(names: Iterable[str]) -> list[JobState]:
+def _states(names: Iterable[str]) -> frozenset[JobState]:
     try:
-        return [JobState(name) for name in names]
+        return frozenset(map(JobState, names))
     except ValueError as error:
         known = ", ".join(JobState)
         why = f"{error}; the states are {known}"

@@ -47,14 +47,21 @@ class Reconciler:
     def run_once(self) -> Future[set[str]]:
         """One look at everything that time may change. The topics that were woken."""
 
+        now, instant = self._ports.clock.now(), self._ports.clock.monotonic()
+        was_set_back = self._was_set_back(now, instant)
+        sweeps_envelopes = instant - self._swept >= _ENVELOPE_SECONDS
+        if sweeps_envelopes:
+            self._swept = instant
+
         def sweep(tx: Tx) -> set[str]:
-            now, instant = self._ports.clock.now(), self._ports.clock.monotonic()
             live = [(task, job) for task in tx.live_tasks() if (job := tx.job(task.job_id))]
             topics = end_tasks(tx, self._ports.ids, self._overdue(live, instant), now)
             for task, job in self._silent(live, instant):
                 commit(tx, rules.disconnected(job, task, now))
-            self._mend_delays(tx, now, instant)
-            self._sweep_envelopes(tx, instant)
+            if was_set_back:
+                _shorten_delays(tx, now)
+            if sweeps_envelopes:
+                self._envelopes.sweep(tx.live_envelopes(), instant)
             if tx.counts().get(JobState.QUEUED):
                 topics.add("")
             return topics
@@ -120,16 +127,14 @@ class Reconciler:
         since = self._since[what, task.id] = known.get((what, task.id), instant)
         return instant - since
 
-    def _mend_delays(self, tx: Tx, now: float, instant: float) -> None:
-        """A wall clock that was set back must not keep a retry waiting."""
-        (then_now, then_instant), self._clocks = self._clocks, (now, instant)
-        if now - then_now > instant - then_instant - _JUMP_SECONDS:
-            return
-        for job in tx.delayed(now + retry.BACKOFF_CAP_SECONDS):
-            update = JobUpdate(job.id, job.state, job.version, {"not_before": 0.0})
-            commit(tx, Changes(job_updates=(update,)))
+    def _was_set_back(self, now: float, instant: float) -> bool:
+        """Whether the wall clock has fallen behind the other one since the last look."""
+        (last_now, last_instant), self._clocks = self._clocks, (now, instant)
+        return now - last_now < instant - last_instant - _JUMP_SECONDS
 
-    def _sweep_envelopes(self, tx: Tx, instant: float) -> None:
-        if instant - self._swept >= _ENVELOPE_SECONDS:
-            self._swept = instant
-            self._envelopes.sweep(tx.live_envelopes(), instant)
+
+def _shorten_delays(tx: Tx, now: float) -> None:
+    """A wall clock that was set back must not keep a retry waiting."""
+    for job in tx.delayed(now + retry.BACKOFF_CAP_SECONDS):
+        update = JobUpdate(job.id, job.state, job.version, {"not_before": 0.0})
+        commit(tx, Changes(job_updates=(update,)))

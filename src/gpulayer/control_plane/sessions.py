@@ -44,8 +44,10 @@ class Session:
     """(what, task) -> monotonic time when it was last handed out."""
     lock: Lock = field(default_factory=Lock)
 
-    def hand_out(self, wanted: Iterable[tuple[str, str]], now: float, again: float) -> set[str]:
-        """The tasks among `wanted` that are due: never handed out, or `again` seconds ago.
+    def hand_out(
+        self, wanted: Iterable[tuple[str, str]], now: float, again: float
+    ) -> set[tuple[str, str]]:
+        """Those among `wanted` that are due: never handed out, or `again` seconds ago.
 
         They count as handed out from now on; what is not wanted any more is forgotten.
         """
@@ -53,7 +55,7 @@ class Session:
             keys = set(wanted)
             due = {k for k in keys if now - self.handed.get(k, float("-inf")) >= again}
             self.handed = {k: now if k in due else self.handed[k] for k in keys}
-            return {task_id for _, task_id in due}
+            return due
 
 
 class Sessions:

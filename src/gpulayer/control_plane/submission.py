@@ -19,7 +19,7 @@ from gpulayer.contracts.ids import EnvelopeId, JobId
 from gpulayer.contracts.jobspec import JobSpec, spec_to_json, validate_spec
 from gpulayer.contracts.notyet import not_yet
 from gpulayer.contracts.records import Job
-from gpulayer.contracts.states import TERMINAL_JOB_STATES, JobState, Reason
+from gpulayer.contracts.states import LIVE_JOB_STATES, TERMINAL_JOB_STATES, JobState, Reason
 from gpulayer.control_plane.lifecycle import jobs as rules
 from gpulayer.control_plane.ports import Ports, Tx, commit, then
 from gpulayer.control_plane.scheduler.shapes import shape_id, shape_of
@@ -123,12 +123,18 @@ class SubmissionDesk:
 
         return then(self._ports.write(ask, durable=True), self._told)
 
-    def cancel_session(self, session: str, reason: Reason = Reason.SHUTDOWN) -> Future[list[Job]]:
-        """All unfinished jobs that were submitted through one SDK session: it is ending."""
-        live = [state for state in JobState if state not in TERMINAL_JOB_STATES]
+    def cancel_session(
+        self, session: str | None, reason: Reason = Reason.SHUTDOWN
+    ) -> Future[list[Job]]:
+        """All unfinished jobs that were submitted through one SDK session, which is ending; None:
+        all of them, since the plane is."""
 
         def ask(tx: Tx) -> list[tuple[Job, set[str]]]:
-            mine = [j for j in tx.jobs(states=live) if j.origin.get("session") == session]
+            mine = [
+                job
+                for job in tx.jobs(states=LIVE_JOB_STATES)
+                if session is None or job.origin.get("session") == session
+            ]
             return [self._cancel(tx, job, "term", 2.0, reason) for job in mine]
 
         return then(
