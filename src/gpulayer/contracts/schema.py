@@ -15,10 +15,11 @@ from gpulayer.contracts.jobspec import JobSpec
 
 def jobspec_schema() -> dict[str, Any]:
     """Draft 2020-12. Rules over several fields are `validate_spec`'s; a schema cannot say them."""
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        **JobSpec.model_json_schema(),
-    }
+    schema = JobSpec.model_json_schema()
+    for kind in ("CommandJob", "FunctionJob", "DistributedJob"):
+        definition = schema["$defs"][kind]
+        definition["required"] = ["kind", *definition.get("required", ())]
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 
 
 def schema_text() -> str:

@@ -9,7 +9,6 @@ import functools
 import re
 from typing import Annotated, Any
 
-from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from pydantic import AfterValidator, WithJsonSchema
 
 from gpulayer.contracts import limits
@@ -204,6 +203,8 @@ def check_requirement(value: str) -> str:
 
 @functools.lru_cache(maxsize=256)
 def _is_specifier(value: str) -> bool:
+    from packaging.specifiers import InvalidSpecifier, SpecifierSet
+
     try:
         SpecifierSet(value)
     except InvalidSpecifier:

@@ -29,6 +29,12 @@ def test_unknown_fields_are_wrong_in_an_editor_too() -> None:
     assert all(model["additionalProperties"] is False for _, model in _models(jobspec_schema()))
 
 
+def test_a_workload_says_its_kind() -> None:
+    definitions = jobspec_schema()["$defs"]
+    for kind in ("CommandJob", "FunctionJob", "DistributedJob"):
+        assert "kind" in definitions[kind]["required"]
+
+
 def _models(schema: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     yield "JobSpec", schema
     yield from schema["$defs"].items()
