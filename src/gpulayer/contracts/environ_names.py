@@ -1,4 +1,4 @@
-"""Names of environment variables: which a spec may set, and which a worker never passes on.
+"""Names of environment variables that a spec may not set.
 
 The launcher sets the names of torchrun (torch.distributed.run, `local_elastic_agent.py`) for each
 rank, and the worker chooses the devices that a task sees; a value from a spec would silently change
@@ -13,6 +13,12 @@ import re
 RESERVED = frozenset(
     "RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE GROUP_RANK GROUP_WORLD_SIZE ROLE_RANK ROLE_NAME"
     " ROLE_WORLD_SIZE NODE_RANK MASTER_ADDR MASTER_PORT PYTHON_EXEC CUDA_VISIBLE_DEVICES"
+    " CUDA_DEVICE_ORDER NVIDIA_VISIBLE_DEVICES HIP_VISIBLE_DEVICES ROCR_VISIBLE_DEVICES"
+    " GPU_DEVICE_ORDINAL".split()
+)
+RESERVED_PREFIXES = ("GPULAYER_", "TORCHELASTIC_", "TORCH_ELASTIC_", "PET_")
+
+_DEVICES"
     " CUDA_DEVICE_ORDER NVIDIA_VISIBLE_DEVICES HIP_VISIBLE_DEVICES ROCR_VISIBLE_DEVICES"
     " GPU_DEVICE_ORDINAL".split()
 )

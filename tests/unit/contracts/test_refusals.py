@@ -232,6 +232,18 @@ def test_json_that_looks_like_python_is_data() -> None:
     assert validate_spec(function(args=[value])).workload.args == [value]  # type: ignore[union-attr]
 
 
+@pytest.mark.parametrize(
+    "name",
+    "RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE GROUP_RANK GROUP_WORLD_SIZE ROLE_RANK ROLE_NAME "
+    "ROLE_WORLD_SIZE NODE_RANK MASTER_ADDR MASTER_PORT PYTHON_EXEC CUDA_VISIBLE_DEVICES "
+    "CUDA_DEVICE_ORDER NVIDIA_VISIBLE_DEVICES HIP_VISIBLE_DEVICES ROCR_VISIBLE_DEVICES "
+    "GPU_DEVICE_ORDINAL GPULAYER_X TORCHELASTIC_X TORCH_ELASTIC_X PET_X".split(),
+)
+def test_the_names_of_launchers_and_devices_are_reserved(name: str) -> None:
+    for data in (command(env={name: "1"}), command(secrets=[{"name": name}])):
+        assert "is reserved" in only_problem(data).message
+
+
 def test_the_loader_s_names_are_the_job_s_own_affair() -> None:
     env = {"LD_PRELOAD": "x", "PYTHONPATH": "y", "BASH_ENV": "z", "NCCL_DEBUG": "INFO",
            "OMP_NUM_THREADS": "4", "PYTORCH_CUDA_ALLOC_CONF": "a", "SLURM_JOB_ID": "1"}  # fmt: skip
