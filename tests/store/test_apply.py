@@ -305,6 +305,22 @@ def test_a_result_is_written_once(store: Store):
     assert snapshot(store) == before
 
 
+def test_ends_are_numbered_in_their_order_and_asked_for_by_session(store: Store):
+    with store.read() as reader:
+        assert reader.last_end() == 0
+    for name, session in (("a-1", "mine"), ("b-1", "theirs"), ("c-1", "mine"), ("d-1", "mine")):
+        submit(store, a_job(name, origin={"session": session}))
+    for name in ("c-1", "b-1", "a-1"):
+        end(store, place(store, name))
+    with store.read() as reader:
+        ends = reader.ended_of_session("mine", after=0, limit=10)
+        assert [job_id for _, job_id in ends] == ["c-1", "a-1"]
+        assert reader.last_end() == ends[-1][0]
+        assert reader.ended_of_session("mine", after=ends[0][0], limit=10) == ends[1:]
+        assert reader.ended_of_session("mine", after=0, limit=1) == ends[:1]
+        assert reader.ended_of_session("nobody", after=0, limit=10) == []
+
+
 def test_events_are_numbered_without_a_gap(store: Store):
     submit(store, a_job(), a_job("other-1"))
     told = [

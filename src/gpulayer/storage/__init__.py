@@ -12,6 +12,8 @@
       sqlite        connections, pragmas, what an error means
       migrations    schema/0001.sql, ... each applied once
 
+    logs      LogFolder: the segments of tasks, files beside the database
+
 What holds, and where it is enforced:
 - A command is answered after its commit; what was answered survives the death of the process, and
   of the machine when it was written durable with durability "power" (commits).

@@ -39,7 +39,7 @@ _BY_KEY = f"{_SELECT} WHERE idempotency_key = ?"
 _BY_PREFIX = f"{_SELECT} WHERE id >= ? AND id < ? ORDER BY seq DESC LIMIT ?"
 _BY_SESSION = f"""
 {_SELECT} WHERE seq > (SELECT max(seq) FROM jobs) - ?
-AND json_extract(origin, '$.session') = ? ORDER BY seq DESC LIMIT 1"""
+AND session = ? ORDER BY seq DESC LIMIT 1"""
 _DELAYED = f"{_SELECT} WHERE state = 'queued' AND not_before > ? ORDER BY not_before, seq"
 _ENDED = (
     "SELECT id FROM jobs WHERE finished_at IS NOT NULL AND finished_at < ?"

@@ -37,8 +37,7 @@ class ResultReads(Queries):
 
     def last_end(self) -> int:
         """The number of the newest result; 0 before the first."""
-        row = self._one(_LAST_END)
-        return int(row[0]) if row is not None else 0
+        return self._number(_LAST_END)
 
     def ended_of_session(self, session: str, after: int, limit: int) -> list[tuple[int, JobId]]:
         """Ends of a session's jobs that are newer than the result numbered `after`, in order."""

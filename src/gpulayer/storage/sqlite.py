@@ -144,7 +144,7 @@ _SLUGS = {
 }
 _SENTENCES = {
     "disk-full": "The disk is full, so nothing was accepted.",
-    "read-only": "The database cannot be opened for writing.",
+    "read-only": "The database cannot be written.",
     "disk-error": "The disk refused to read or write the database, so nothing was accepted.",
     "corrupt": "The database is damaged; nothing of it was used.",
 }

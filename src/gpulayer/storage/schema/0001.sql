@@ -81,6 +81,7 @@ CREATE TABLE jobs (
     idempotency_key TEXT UNIQUE,
     request_digest TEXT,
     version INTEGER NOT NULL,
+    session TEXT GENERATED ALWAYS AS (json_extract(origin, '$.session')) VIRTUAL,
     decision_id INTEGER REFERENCES decisions (id) ON DELETE SET NULL,
     CHECK ((finished_at IS NULL) = (state = 'queued' OR state = 'provisioning'
         OR state = 'scheduled' OR state = 'running'))
