@@ -18,19 +18,6 @@ RESERVED = frozenset(
 )
 RESERVED_PREFIXES = ("GPULAYER_", "TORCHELASTIC_", "TORCH_ELASTIC_", "PET_")
 
-_DEVICES"
-    " CUDA_DEVICE_ORDER NVIDIA_VISIBLE_DEVICES HIP_VISIBLE_DEVICES ROCR_VISIBLE_DEVICES"
-    " GPU_DEVICE_ORDINAL".split()
-)
-RESERVED_PREFIXES = ("GPULAYER_", "TORCHELASTIC_", "TORCH_ELASTIC_", "PET_")
-
-SCRUBBED_PREFIXES = (
-    *RESERVED_PREFIXES,
-    *("SLURM_", "PMI_", "PMIX_", "OMPI_", "MV2_", "JSM_", "LSB_", "ACCELERATE_"),
-)
-"""With `RESERVED`: not inherited from a worker's own environment, because frameworks guess their
-rank from them. A spec may set those that are not reserved."""
-
 _DEVICES = frozenset(name for name in RESERVED if "DEVICE" in name)
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*", re.ASCII)
 
