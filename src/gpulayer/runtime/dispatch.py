@@ -282,6 +282,8 @@ _WORDS: dict[str, Callable[[Dispatch, Peer, dict[str, Any], dict[str, int]], Any
 def _with_folder(envelope: dict[str, Any], fds: dict[str, int]) -> dict[str, Any]:
     """The folder is kept as path, device and inode, never open: a job that waits must not keep a
     file system busy."""
+    if not isinstance(envelope, dict) or not isinstance(envelope.get("environ"), list):
+        raise RequestError("bad-request", "an envelope is an object with an environ")
     if "cwd" in fds and not envelope.get("cwd_ino"):
         found = os.fstat(fds["cwd"])
         return {**envelope, "cwd_dev": found.st_dev, "cwd_ino": found.st_ino}

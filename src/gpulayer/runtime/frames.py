@@ -49,6 +49,7 @@ MAX_FDS = 8
 
 HEADER = struct.Struct(">Ic")
 CHUNK = 1 << 16
+_GONE = "the supervisor closed the connection"
 
 
 class ProtocolError(Exception):
@@ -149,13 +150,12 @@ class Connection:
         self._sock.close()
 
     def send(self, kind: str, payload: bytes) -> None:
-        self._sock.sendall(encode(kind, payload))
+        """EOFError where the supervisor is gone, as everywhere here."""
+        self._send(encode(kind, payload), ())
 
     def send_json(self, message: Mapping[str, Any], fds: Sequence[int] = ()) -> None:
         """Sends an object; `message["fds"]` must name each of `fds`, which stay the caller's."""
-        data = encode_json(message)
-        sent = send_with_fds(self._sock, data, fds) if fds else 0
-        self._sock.sendall(memoryview(data)[sent:])
+        self._send(encode_json(message), fds)
 
     def recv(self) -> tuple[str, Any, list[int]]:
         """The next frame: (type, object for `J` else bytes, descriptors). EOFError at the end."""
@@ -191,10 +191,20 @@ class Connection:
                 looked += 1
             self._read()
 
+    def _send(self, data: bytes, fds: Sequence[int]) -> None:
+        try:
+            sent = send_with_fds(self._sock, data, fds) if fds else 0
+            self._sock.sendall(memoryview(data)[sent:])
+        except (BrokenPipeError, ConnectionResetError) as error:
+            raise EOFError(_GONE) from error
+
     def _read(self) -> None:
-        data, fds = receive_with_fds(self._sock, CHUNK)
+        try:
+            data, fds = receive_with_fds(self._sock, CHUNK)
+        except ConnectionResetError as error:
+            raise EOFError(_GONE) from error
         if not data:
-            raise EOFError("the supervisor closed the connection")
+            raise EOFError(_GONE)
         self._decoder.feed(data, fds)
         self._frames.extend(self._decoder.frames())
 

@@ -186,6 +186,7 @@ class _Keeping:
         self._children = Children(stops=post.plumbing.controls >= 0, others=self._look)
         self._body = Body(self._loop, self._children, post.launch, post.leaf, self._report)
         self._orphaned = False
+        self._dismissed = False
         self._lost_alive = False
         self._is_over = False
 
@@ -203,7 +204,7 @@ class _Keeping:
     def _read(self) -> None:
         for request in self._line.receive():
             self._obey(request)
-        if self._line.is_over:
+        if self._line.is_over and not self._dismissed:
             self._loop.unwatch(self._line.fileno())
             self._orphaned = True
             self._lost_alive = not self._body.leader_ended
@@ -223,7 +224,7 @@ class _Keeping:
         elif op == "close":
             self._close(request["stream"])
         elif op == "bye":
-            self._sources = []
+            self._dismissed = True
             self._loop.stop()
 
     def _close(self, stream: int) -> None:

@@ -212,7 +212,8 @@ class Task:
             self._keyboard.close()
         if ending["leftovers"]:
             left = ending["leftovers"]
-            self._segment.note(f"ended what the job left running: {left} process(es)")
+            what = "1 process" if left == 1 else f"{left} processes"
+            self._segment.note(f"ended what the job left running: {what}")
         self._segment.finish()
         if self._birth.exit() is None:
             self._birth.record(ending)
