@@ -18,6 +18,8 @@ def scratch_home() -> Iterator[dict[str, str]]:
     """The environment of a suite."""
     with tempfile.TemporaryDirectory(prefix="gpulayer-bench-") as folder:
         environ = {**os.environ, "GPULAYER_HOME": f"{folder}/home", "XDG_RUNTIME_DIR": folder}
+        environ.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed package is compiled
+        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
         os.environ.update(environ)
         try:
             yield environ

@@ -188,6 +188,7 @@ def error_from_json(body: Mapping[str, Any]) -> GPULayerError:
     return cls(str(body.get("code", "unknown")), str(body.get("message", "")), **fields)
 
 
+# fmt: off
 _TABLE: tuple[Slug, ...] = (
     # --- asking ---------------------------------------------------------------------------
     Slug("usage", UsageError, 2, 125, 400, "The command line is not one that GPUlayer knows."),
@@ -307,5 +308,6 @@ _TABLE: tuple[Slug, ...] = (
     Slug("internal", GPULayerError, 1, 125, 500,
          "A fault of GPUlayer itself. `--debug` shows where; please report it."),
 )
+# fmt: on
 
 SLUGS: dict[str, Slug] = {slug.name: slug for slug in _TABLE}

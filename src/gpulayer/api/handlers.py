@@ -88,7 +88,12 @@ class Handlers:
             jobs,
             lambda accepted: {
                 "jobs": [
-                    {"id": j.id, "name": j.name, "state": j.state, "session": j.origin.get("session")}
+                    {
+                        "id": j.id,
+                        "name": j.name,
+                        "state": j.state,
+                        "session": j.origin.get("session"),
+                    }
                     for j in accepted
                 ],
                 "ends_after": before,

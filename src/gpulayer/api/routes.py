@@ -27,9 +27,7 @@ ROUTES: tuple[Route, ...] = (
     Route("jobs", "GET", "/v1/jobs", "Jobs, newest first: live ones, or all."),
     Route("results", "GET", "/v1/results", "Ends of a session's jobs, in order.", parks=True),
     Route("job", "GET", "/v1/jobs/{selector}", "One job, now or once it has moved.", parks=True),
-    Route(
-        "events", "GET", "/v1/jobs/{selector}/events", "A job's story, numbered.", parks=True
-    ),
+    Route("events", "GET", "/v1/jobs/{selector}/events", "A job's story, numbered.", parks=True),
     Route("decision", "GET", "/v1/jobs/{selector}/decision", "Why it is where it is."),
     Route("logs", "GET", "/v1/jobs/{selector}/logs", "Framed log bytes by offset.", parks=True),
     Route("cancel", "POST", "/v1/jobs/{selector}/cancel", "Ask for the end of a job."),

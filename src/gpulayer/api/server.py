@@ -15,8 +15,7 @@ from typing import Any
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import FileResponse, Response
-from starlette.routing import Route as StarletteRoute
-from starlette.routing import Router
+from starlette.routing import Route as StarletteRoute, Router
 from starlette.types import Receive, Scope, Send
 
 from gpulayer._version import __version__

@@ -68,8 +68,8 @@ def _notes(workers: Any) -> list[str]:
         if has.get("gpus") is None:
             notes.append(f"{worker['name']}: still looking for GPUs")
         elif not has["gpus"]:
-            why = has.get("gpu_note") or "none was found"
-            notes.append(f"no GPU on {worker['name']}: {why}. CPU jobs work.")
+            why = has.get("gpu_note") or "no GPU was found; CPU jobs work"
+            notes.append(f"{worker['name']}: {why}")
         elif has.get("gpu_note"):
             notes.append(f"{worker['name']}: {has['gpu_note']}")
     return notes

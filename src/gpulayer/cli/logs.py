@@ -56,9 +56,7 @@ def command(
 def chosen(records: Iterable[Record], stream: str | None, since: str | None) -> Iterator[Record]:
     """The records of one stream, or of the last while."""
     if stream is not None and stream not in STREAMS:
-        raise UsageError(
-            "usage", f"--stream: there is no '{stream}'", hint="--stream stdout"
-        )
+        raise UsageError("usage", f"--stream: there is no '{stream}'", hint="--stream stdout")
     wanted = STREAMS[stream] if stream else {NOTE, STDOUT, STDERR, BOTH, PREPARE}
     oldest = SystemClock().now() - parse_duration(since, "--since") if since else 0.0
     return (r for r in records if r.stream in wanted and r.time >= oldest)

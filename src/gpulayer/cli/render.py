@@ -78,8 +78,7 @@ def cut(text: str, width: int) -> str:
 def plain(text: object) -> str:
     """Text without anything that a terminal would obey; such characters are shown escaped."""
     return "".join(
-        c if c.isprintable() or c == " " else c.encode("unicode_escape").decode()
-        for c in str(text)
+        c if c.isprintable() or c == " " else c.encode("unicode_escape").decode() for c in str(text)
     )
 
 
@@ -126,9 +125,7 @@ def paint(text: str, colour: str, stream: TextIO) -> str:
 
 def colours(stream: TextIO) -> bool:
     """Whether this stream may be coloured. NO_COLOR: no-color.org."""
-    return (
-        stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-    )
+    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def _room(widths: Sequence[int]) -> int | None:

@@ -76,9 +76,7 @@ def read_job_file(name: str) -> dict[str, Any]:
     try:
         text = Path(name).read_text()
     except OSError as error:
-        raise NotFoundError(
-            "file-not-found", f"{name} cannot be read: {error.strerror}"
-        ) from None
+        raise NotFoundError("file-not-found", f"{name} cannot be read: {error.strerror}") from None
     return spec_to_json(validate_jobfile(text, name))
 
 

@@ -67,6 +67,7 @@ def _flag(*names: str, about: str, advanced: bool = False, **settings: Any) -> F
     return Flag(names, about, settings, advanced)
 
 
+# fmt: off
 FLAGS: dict[str, Flag] = {
     # What the job is
     "name": _flag("--name", about="Name of the job.", metavar="NAME"),
@@ -132,3 +133,4 @@ FLAGS: dict[str, Flag] = {
     "older_than": _flag("--older-than", about="Only what ended before this long: 30d.",
                         metavar="TIME"),
 }
+# fmt: on

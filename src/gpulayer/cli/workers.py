@@ -46,7 +46,7 @@ def _row(worker: Mapping[str, Any], now: float) -> tuple[str, ...]:
         f"{memory:.0f} GB" if memory else "-",
         pythons[0].get("version") or "-",
         has.get("version") or "-",
-        "now" if now - worker["seen_at"] < RECENT_SECONDS else render.duration(now - worker["seen_at"]),
+        _seen(now - worker["seen_at"]),
     )
 
 
@@ -55,3 +55,7 @@ def _gpus(gpus: Any) -> str:
         return "looking"
     names = [gpu["name"] for gpu in gpus]
     return ", ".join(f"{names.count(n)} x {n}" for n in dict.fromkeys(names)) or "-"
+
+
+def _seen(seconds: float) -> str:
+    return "now" if seconds < RECENT_SECONDS else render.duration(seconds)
