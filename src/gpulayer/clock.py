@@ -1,7 +1,7 @@
 """The only room that may ask the world for time, ids or randomness.
 
 Everything below the use cases takes these as arguments, so that the simulator can run the same
-rules on a virtual clock and a seed. `SystemClock` and `SystemIds` are safe to share between threads.
+rules on a virtual clock and a seed. `SystemClock` and `SystemIds` may be shared by threads.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Clock(Protocol):
         """Seconds that never go back and stand still while the machine is suspended."""
 
     def boottime(self) -> float:
-        """Seconds that never go back and count suspension too (CLOCK_BOOTTIME, clock_gettime(2))."""
+        """Seconds that never go back and count suspension (CLOCK_BOOTTIME, clock_gettime(2))."""
 
 
 class Ids(Protocol):
