@@ -42,9 +42,11 @@ class Pass:
     topics: frozenset[str]
     said: Mapping[ShapeId, tuple[object, ...]]
     """Of each shape that waits: what its decision says."""
+    has_more: bool
+    """Jobs were left out of it that may find room."""
 
 
-_IDLE = Pass(0, frozenset(), {})
+_IDLE = Pass(0, frozenset(), {}, has_more=False)
 
 
 class Dispatcher:
@@ -110,7 +112,8 @@ class Dispatcher:
                 said[decision.shape_id] = (decision.outcome, decision.verdicts, decision.summary)
             if told or self._said.get(decision.shape_id) != said[decision.shape_id]:
                 tx.put_decision(decision, at=now, inputs=_inputs(snapshot, decision))
-        return Pass(moved, frozenset(topics), said)
+        has_more = moved > 0 and len(queue) >= self._ports.settings.pass_jobs
+        return Pass(moved, frozenset(topics), said, has_more)
 
     def _carry_out(self, tx: Tx, decision: Decision, now: float) -> set[str]:
         if decision.outcome is Outcome.WAITING:
@@ -133,7 +136,7 @@ class Dispatcher:
     def _tell(self, done: Pass) -> Pass:
         self._said = done.said
         self._ports.wakeups.publish(*done.topics)
-        if done.moved:
+        if done.has_more:
             self.request()
         return done
 

@@ -14,7 +14,7 @@ from gpulayer.contracts.changes import Changes, JobUpdate
 from gpulayer.contracts.ids import TaskId
 from gpulayer.contracts.messages import Exit
 from gpulayer.contracts.records import Job, Task
-from gpulayer.contracts.states import JobState, Reason, TaskState
+from gpulayer.contracts.states import Reason, TaskState
 from gpulayer.control_plane.endings import end_tasks
 from gpulayer.control_plane.envelopes import Envelopes
 from gpulayer.control_plane.lifecycle import retry, tasks as rules
@@ -62,7 +62,7 @@ class Reconciler:
                 _shorten_delays(tx, now)
             if sweeps_envelopes:
                 self._envelopes.sweep(tx.live_envelopes(), instant)
-            if tx.counts().get(JobState.QUEUED):
+            if tx.queued_count():
                 topics.add("")
             return topics
 

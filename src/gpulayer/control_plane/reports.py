@@ -38,6 +38,8 @@ class _Notes:
     recorded: list[str] = field(default_factory=list)
     kill: list[str] = field(default_factory=list)
     topics: set[str] = field(default_factory=set)
+    some_wait: bool = False
+    """For a machine."""
 
 
 class Reports:
@@ -82,6 +84,7 @@ class Reports:
             for news in message.tasks:
                 self._note(tx, session, news, sizes, notes, now)
             live = self._compare(tx, session, message.inventory, notes, now)
+            notes.some_wait = tx.queued_count() > 0
             if is_due or message.capabilities is not None:
                 _see(tx, session, message.capabilities, now)
             return notes, ReportReply(
@@ -98,7 +101,7 @@ class Reports:
                 session.written = heard
             has_news = _remember(session, message) or was_away
             self._ports.wakeups.publish(*notes.topics)
-            if has_news or reply.recorded:
+            if notes.some_wait and (has_news or reply.recorded):
                 self._dispatch()
             return reply
 

@@ -5,17 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from gpulayer.contracts.changes import NOTHING, Changes, NewEvent
-from gpulayer.contracts.decision import Decision
+from gpulayer.contracts.decision import Decision, Fit
 from gpulayer.contracts.ids import Fence, TaskId, WorkerId
 from gpulayer.contracts.records import Job, Result, Task
 from gpulayer.contracts.states import TERMINAL_JOB_STATES, JobState, Reason, TaskState
 from gpulayer.control_plane.lifecycle.moves import move_job, note_on_job
 
 _FIRMNESS = {None: 0, "int": 1, "term": 2, "kill": 3}
-
-_UNSCHEDULABLE_SLUGS = {"gpu_present": "no-gpu", "python": "python-mismatch"}
-"""Check that no worker passes -> slug that explains it best."""
-
 
 def submitted(job: Job) -> Changes:
     """A new job and the first line of its story."""
@@ -68,16 +64,13 @@ def placed(
 
 def unschedulable(job: Job, decision: Decision, now: float) -> Changes:
     """The job asked to fail rather than wait for a worker that does not exist."""
-    failing = [{check.name for check in verdict.checks[:1]} for verdict in decision.verdicts]
-    common = set.intersection(*failing) if failing else set()
-    slug = next((_UNSCHEDULABLE_SLUGS[c] for c in common if c in _UNSCHEDULABLE_SLUGS), None)
     return end_job(
         job,
         JobState.FAILED,
         Reason.UNSCHEDULABLE,
         now,
         message=decision.summary,
-        slug=slug or "no-matching-worker",
+        slug=_kind_of_want(decision),
     )
 
 
@@ -156,3 +149,17 @@ def end_job(
         exit_code=exit_code,
         **values,
     )
+
+
+def _kind_of_want(decision: Decision) -> str:
+    """The slug that says what every worker lacks, where they all lack the same."""
+    lacks = [
+        {(c.name, c.have.startswith("none")) for c in verdict.checks if c.fit is Fit.NEVER}
+        for verdict in decision.verdicts
+    ]
+    common = set.intersection(*lacks) if lacks else set()
+    if ("gpu_count", True) in common:
+        return "no-gpu"
+    if {("python", True), ("python", False)} & common:
+        return "python-mismatch"
+    return "no-matching-worker"
