@@ -28,6 +28,7 @@ ARTIFACT = "artifact://sha256/" + "0f" * 32
 words = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=20)
 names = st.from_regex(r"[A-Za-z0-9_.-]{1,63}", fullmatch=True)
 identifiers = st.from_regex(r"[a-z][a-z0-9_]{0,10}", fullmatch=True)
+distributions = st.from_regex(r"[a-z]([a-z0-9._-]{0,8}[a-z0-9])?", fullmatch=True)
 variables = st.from_regex(r"[A-Z]{3}X_[A-Z0-9_]{0,10}", fullmatch=True)
 entrypoints = st.builds("{}:{}".format, identifiers, identifiers)
 paths = st.lists(identifiers, min_size=1, max_size=4).map("/".join)
@@ -76,7 +77,7 @@ common = {
     "disk_gb": st.none() | sizes,
     "os": st.lists(st.sampled_from(["linux", "macos", "windows"]), max_size=2),
     "cpu_arch": st.lists(st.sampled_from(["x86_64", "arm64"]), max_size=2),
-    "frameworks": st.dictionaries(identifiers, specifiers, max_size=2),
+    "frameworks": st.dictionaries(distributions, specifiers, max_size=2),
     "python": st.none() | specifiers,
 }
 on_cpu = _some({}, accelerator=st.just("cpu"), gpu_count=st.just(0), **common)
