@@ -21,6 +21,7 @@ import signal
 from gpulayer.clock import SystemClock
 from gpulayer.runtime import frames
 from gpulayer.sdk import interrupts, streams, terminal, world
+from gpulayer.sdk.caught import Caught
 from gpulayer.sdk.interrupts import ExitReport, Ladder
 from gpulayer.sdk.plane_side import PlaneSide
 from gpulayer.sdk.streams import Outlet
@@ -28,7 +29,6 @@ from gpulayer.sdk.streams import Outlet
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import FrameType
     from typing import Any, Self
 
     from gpulayer.sdk.places import Places
@@ -38,8 +38,6 @@ STOP_SECONDS = 0.3
 """How long a job may take to stop by itself after Ctrl-Z before it is stopped."""
 ASK_SECONDS = 0.1
 """A job that has not begun by then may never: from then on the plane is asked too."""
-
-_KEYS = (signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP)
 
 
 class Attachment:
@@ -125,24 +123,20 @@ class Attachment:
         self._plane.job_id = job_id
         self._outlets = {frames.STDOUT: Outlet(1), frames.STDERR: Outlet(2)}
         self._outlets[frames.TERMINAL] = self._outlets[frames.STDOUT]
-        wake, wakeup = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        former = _take_signals(wakeup)
-        try:
-            while self._report is None or any(o.is_full for o in self._outlets.values()):
-                self._turn(wake)
-            return self._report
-        finally:
-            if self._screen is not None:
-                self._screen.restore()
-            _give_back_signals(former)
-            os.close(wake)
-            os.close(wakeup)
+        with Caught() as self._caught:
+            try:
+                while self._report is None or any(o.is_full for o in self._outlets.values()):
+                    self._turn()
+                return self._report
+            finally:
+                if self._screen is not None:
+                    self._screen.restore()
 
     # --- the loop ---------------------------------------------------------------------------
 
-    def _turn(self, wake: int) -> None:
+    def _turn(self) -> None:
         poll = select.poll()
-        poll.register(wake, select.POLLIN)
+        poll.register(self._caught.fd, select.POLLIN)
         full = False
         for outlet in set(self._outlets.values()):
             if not outlet.has_left:
@@ -159,8 +153,8 @@ class Attachment:
         if plane >= 0:
             poll.register(plane, select.POLLIN)
         ready = dict(poll.poll(self._patience()))
-        if wake in ready:
-            for signum in _arrived(wake):
+        if self._caught.fd in ready:
+            for signum in self._caught.arrived():
                 self._on_signal(signum)
         self._write(ready)
         if watched in ready:
@@ -230,7 +224,7 @@ class Attachment:
             if self._is_terminal and self._screen is not None:
                 self._screen.enter()
         elif kind == "exited":
-            self._report = _report(event["exit"])
+            self._report = ExitReport.of_task(event["exit"])
         elif kind == "flags" and self._screen is not None:
             self._screen.mirror_signals(bool(event["isig"]))
         elif kind == "stopped":
@@ -239,7 +233,7 @@ class Attachment:
     def _on_plane(self) -> None:
         job = self._plane.answer()
         if job is not None and (self._plane.is_alone or not self._has_started):
-            self._report = _report_of_job(job)
+            self._report = ExitReport.of_job(job)
 
     def _type(self, fd: int) -> None:
         try:
@@ -317,9 +311,7 @@ class Attachment:
             self._screen.restore()
         if self._has_started:
             self._tell(f"{self._job_id} is stopped; its time limit goes on")
-        signal.signal(signal.SIGTSTP, signal.SIG_DFL)
-        os.kill(os.getpid(), signal.SIGTSTP)
-        signal.signal(signal.SIGTSTP, _noted)
+        self._caught.stop_here()
         if self._is_terminal and self._screen is not None and self._has_started:
             self._screen.enter()
             rows, cols = terminal.size(self._screen.fd)
@@ -344,64 +336,5 @@ def _settings(screen: Screen | None, decided: streams.Streams) -> dict[str, Any]
     return {"attrs": [], "rows": rows, "cols": cols}
 
 
-def _report(ended: dict[str, Any]) -> ExitReport:
-    return ExitReport(
-        ended["outcome"],
-        ended["exit_code"],
-        reason=ended.get("reason", ""),
-        message=ended.get("message", ""),
-        signal=ended.get("signal"),
-    )
-
-
-def _report_of_job(job: dict[str, Any]) -> ExitReport:
-    """A job that ended without a word to its watcher: never begun, or lost."""
-    code = job.get("exit_code")
-    return ExitReport(
-        "lost" if code is None else job["state"],
-        125 if code is None else int(code),
-        reason=job.get("reason") or "",
-        message=job.get("message") or "",
-    )
-
-
 def _to_stderr(text: str) -> None:
     os.write(2, f"{text}\n".encode())
-
-
-_TAKEN = (
-    signal.SIGINT,
-    signal.SIGQUIT,
-    signal.SIGTERM,
-    signal.SIGTSTP,
-    signal.SIGWINCH,
-    signal.SIGHUP,
-)
-
-
-def _take_signals(wakeup: int) -> dict[signal.Signals, Any]:
-    """Signals become bytes in the pipe. One that the person ignores (nohup, `&`) stays ignored."""
-    former: dict[signal.Signals, Any] = {}
-    for signum in _TAKEN:
-        if signal.getsignal(signum) != signal.SIG_IGN:
-            former[signum] = signal.signal(signum, _noted)
-    signal.set_wakeup_fd(wakeup, warn_on_full_buffer=False)
-    return former
-
-
-def _give_back_signals(former: dict[signal.Signals, Any]) -> None:
-    signal.set_wakeup_fd(-1)
-    for signum, handler in former.items():
-        signal.signal(signum, handler)
-
-
-def _arrived(wake: int) -> list[int]:
-    """Each press counts, so each byte does."""
-    try:
-        return list(os.read(wake, 4096))
-    except BlockingIOError:
-        return []
-
-
-def _noted(signum: int, frame: FrameType | None) -> None:
-    """The wake-up descriptor has the news."""

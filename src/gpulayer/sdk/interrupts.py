@@ -16,6 +16,11 @@ import resource
 import signal
 import sys
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
 GRACE_SECONDS = 10.0
 QUICK_SECONDS = 2.0
 
@@ -62,6 +67,28 @@ class ExitReport:
         self.message = message
         self.signal = signal
         """The signal that ended the job."""
+
+    @classmethod
+    def of_task(cls, ended: Mapping[str, Any]) -> ExitReport:
+        """From the supervisor's record."""
+        return cls(
+            ended["outcome"],
+            ended["exit_code"],
+            reason=ended.get("reason", ""),
+            message=ended.get("message", ""),
+            signal=ended.get("signal"),
+        )
+
+    @classmethod
+    def of_job(cls, job: Mapping[str, Any]) -> ExitReport:
+        """From the plane's: a job that ended without a word to its watcher, never begun or lost."""
+        code = job.get("exit_code")
+        return cls(
+            "lost" if code is None else job["state"],
+            125 if code is None else int(code),
+            reason=job.get("reason") or "",
+            message=job.get("message") or "",
+        )
 
     @property
     def ran(self) -> bool:

@@ -131,11 +131,7 @@ class _Plane:
         try:
             await serving.open()
         except BaseException:
-            self._seat.unlink()
-            if self._claim is not None:
-                await serving.pause()
-                self._seat.close()
-                self._claim.give_up()
+            await self._fail(serving)
             raise
         crash.point("plane-opened")
         if self._claim is not None:
@@ -144,6 +140,16 @@ class _Plane:
         while await serving.run() is Ending.HANDED_OVER:
             if await self._hand_over(serving):
                 os._exit(0)
+
+    async def _fail(self, serving: Serving) -> None:
+        """Nothing opened: give back what was taken over, or take everybody along."""
+        await serving.pause()
+        if self._claim is not None:
+            self._seat.close()
+            self._claim.give_up()
+        else:
+            self._seat.unlink()
+            siblings.dismiss(self._places)
 
     # --- what the handlers ask of the process ---------------------------------------------------
 

@@ -33,9 +33,10 @@ def running(places: Places) -> list[tuple[str, int]]:
     return sorted(found)
 
 
-def end(places: Places) -> None:
-    """End what is left, plane first, and wait for each: TERM, then KILL. Safe to repeat."""
-    for kind in ("plane", "agent", "supervisor"):
+def end(places: Places, *kinds: str) -> None:
+    """End what is left of those kinds (or all), and wait for each: TERM, then KILL. A supervisor
+    ends its tasks first. Safe to repeat."""
+    for kind in kinds or ("plane", "agent", "supervisor"):
         gone = [_Watched(pid) for found, pid in running(places) if found == kind]
         for number in (signal.SIGTERM, signal.SIGKILL):
             for process in gone:

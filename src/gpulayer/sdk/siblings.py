@@ -18,9 +18,29 @@ def start_agent(places: Places) -> None:
     _launch("gpulayer.sdk.agent_process", "agent", places, places.argv())
 
 
-def start_supervisor(places: Places) -> None:
+def start_supervisor(places: Places, owner: int | None = None) -> None:
+    """`owner`: the read end of a pipe; at its end the supervisor ends its tasks and leaves."""
     argv = ["--home", places.state, "--runtime", places.runtime]
-    _launch("gpulayer.runtime.supervisor", "supervisor", places, argv, site=False)
+    fds = []
+    if owner is not None:
+        argv += ["--owner-fd", "3"]  # where the first descriptor arrives
+        fds = [owner]
+    _launch("gpulayer.runtime.supervisor", "supervisor", places, argv, *fds, site=False)
+
+
+def dismiss(places: Places) -> None:
+    """End the agent, which keeps no state, and the supervisor if it has no task. For a plane that
+    cannot start: nobody else would."""
+    from gpulayer.runtime import frames
+    from gpulayer.sdk import processes
+
+    processes.end(places, "agent")
+    try:
+        with frames.connect(places.supervisor_socket, timeout=1.0) as supervisor:
+            supervisor.call("hello", role="client", wire=frames.WIRE, version="")
+            supervisor.call("quit")
+    except (OSError, EOFError, frames.Refused):
+        pass  # it has work, or is not there
 
 
 def _launch(

@@ -1,0 +1,147 @@
+"""The local plane: starts by itself, once; serves; ends, and leaves nothing."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.local_home import RUN, SECONDS, LocalHome, watched
+
+pytestmark = pytest.mark.e2e
+
+ONE_OF_EACH = ["agent", "plane", "supervisor"]
+
+
+@pytest.fixture
+def home() -> Iterator[LocalHome]:
+    with LocalHome() as home:
+        yield home
+
+
+def test_the_first_command_starts_a_plane_and_runs(home: LocalHome) -> None:
+    done = home.run("sh", "-c", "echo hello; echo oh >&2; exit 7")
+    assert (done.stdout, done.stderr, done.returncode) == (b"hello\n", b"oh\n", 7)
+    assert home.processes() == ONE_OF_EACH
+
+
+def test_the_next_command_uses_the_same_plane(home: LocalHome) -> None:
+    home.run("true", check=0)
+    plane = home.pid("plane")
+    home.run("true", check=0)
+    assert home.pid("plane") == plane
+    assert len(home.jobs()) == 2
+
+
+def test_twenty_clients_at_once_on_nothing_make_one_plane(home: LocalHome) -> None:
+    clients = [
+        home.popen("sh", "-c", f"echo {n}; exit {n}", stdout=subprocess.PIPE) for n in range(20)
+    ]
+    for n, client in enumerate(clients):
+        out, _ = client.communicate(timeout=SECONDS)
+        assert (out, client.returncode) == (b"%d\n" % n, n)
+    assert home.processes() == ONE_OF_EACH
+    assert len(home.jobs()) == 20
+
+
+def test_stopping_leaves_no_process_and_keeps_the_history(home: LocalHome) -> None:
+    home.run("echo", "kept", check=0)
+    assert home.stop()
+    assert home.strays() == []
+    assert not os.path.exists(home.places.plane_socket)
+    assert not os.path.exists(home.places.database + "-wal")
+    assert not home.stop()
+    home.run("true", check=0)
+    assert len(home.jobs()) == 2
+
+
+def test_the_runtime_folder_is_private(home: LocalHome) -> None:
+    home.run("true", check=0)
+    places = home.places
+    assert os.stat(places.runtime).st_mode & 0o777 == 0o700
+    for name in ("db.sqlite", "plane.log"):
+        assert os.stat(f"{places.home}/{name}").st_mode & 0o077 == 0
+
+
+def test_an_idle_plane_leaves_with_all_that_is_its_own() -> None:
+    with LocalHome(GPULAYER_IDLE_SECONDS="0.5") as home:
+        home.run("true", check=0)
+        with watched(home.pid("plane")) as plane, watched(home.pid("agent")) as agent:
+            assert plane(SECONDS)
+            assert agent(SECONDS)
+        home.run("echo", "again", check=0)
+
+
+def test_a_plane_with_work_is_not_idle() -> None:
+    with LocalHome(GPULAYER_IDLE_SECONDS="0.2") as home:
+        done = home.run("sleep", "2.5", check=0)
+        assert done.returncode == 0
+        assert len(home.jobs()) == 1
+
+
+def test_all_leave_when_their_folder_is_deleted(home: LocalHome) -> None:
+    running = home.popen("sleep", "100")
+    home.until_running(1)
+    pids = [home.pid(kind) for kind in ONE_OF_EACH]
+    shutil.rmtree(home.places.home)
+    for pid in pids:
+        with watched(pid) as gone:
+            assert gone(SECONDS)
+    assert running.wait(SECONDS) != 0
+    assert not os.path.exists(home.places.home)
+    assert home.strays() == []
+
+
+def test_a_job_never_starts_a_plane(home: LocalHome) -> None:
+    other = home.folder / "other"
+    environ = {"GPULAYER_HOME": str(other), "GPULAYER_JOB_ID": "outer-1"}
+    done = subprocess.run(
+        [*RUN, "true"], env={**home.environ, **environ}, capture_output=True, timeout=SECONDS
+    )
+    assert done.returncode == 125
+    assert b"error[inside-job]" in done.stderr
+    assert not other.exists()
+
+
+def test_a_job_speaks_to_the_plane_that_runs_it(home: LocalHome) -> None:
+    script = f"exec {sys.executable} {RUN[1]} echo inner"
+    done = home.run("sh", "-c", script, check=0)
+    assert done.stdout == b"inner\n"
+    assert [job["origin"].get("parent_job") is not None for job in home.jobs()].count(True) == 1
+
+
+def test_why_it_cannot_start_is_what_the_client_reads(home: LocalHome) -> None:
+    home.places.create()
+    Path(home.places.database).write_bytes(b"this is no database" * 100)
+    done = home.run("true", check=125)
+    assert b"error[corrupt]" in done.stderr
+    home.until(lambda: not home.strays())
+
+
+def test_a_frozen_plane_is_named_and_left_alone(home: LocalHome) -> None:
+    home.run("true", check=0)
+    pid = home.pid("plane")
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        client = home.popen("true", stderr=subprocess.PIPE)
+        _, said = client.communicate(timeout=SECONDS)
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    assert client.returncode == 125
+    assert b"plane-unreachable" in said
+    assert home.pid("plane") == pid
+
+
+def test_a_plane_that_gets_term_stops_in_good_order(home: LocalHome) -> None:
+    home.run("true", check=0)
+    with watched(home.pid("plane")) as gone:
+        os.kill(home.pid("plane"), signal.SIGTERM)
+        assert gone(SECONDS)
+    assert not os.path.exists(home.places.database + "-wal")
+    home.run("true", check=0)
