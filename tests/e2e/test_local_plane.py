@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -110,8 +110,7 @@ def test_a_job_never_starts_a_plane(home: LocalHome) -> None:
 
 
 def test_a_job_speaks_to_the_plane_that_runs_it(home: LocalHome) -> None:
-    script = f"exec {sys.executable} {RUN[1]} echo inner"
-    done = home.run("sh", "-c", script, check=0)
+    done = home.run("sh", "-c", f"exec {shlex.join(RUN)} echo inner", check=0)
     assert done.stdout == b"inner\n"
     assert [job["origin"].get("parent_job") is not None for job in home.jobs()].count(True) == 1
 

@@ -24,8 +24,7 @@ from gpulayer.sdk.processes import running
 from gpulayer.sdk.waiting import look_again
 
 SOURCE = str(Path(gpulayer.__file__).parents[1])
-HERE = str(Path(__file__).parent)
-RUN = [sys.executable, f"{HERE}/run_here.py"]
+RUN = [sys.executable, "-m", "gpulayer", "run", "--"]
 SECONDS = 60.0
 
 

@@ -6,6 +6,7 @@ GPUlayer has to say goes to stderr, and on a terminal alone.
 
 from __future__ import annotations
 
+import signal
 import sys
 from typing import Any
 
@@ -22,6 +23,7 @@ from gpulayer.sdk.attach import Attachment
 from gpulayer.sdk.failures import failure_of
 from gpulayer.sdk.origin import origin_of
 from gpulayer.sdk.places import Places
+from gpulayer.sdk.streams import fill_closed
 
 
 @click.command("run", context_settings={"allow_interspersed_args": False})
@@ -60,8 +62,10 @@ def attached(
     spec: dict[str, Any], words: list[str], key: str | None, is_talking: bool, with_stdin: bool
 ) -> int:
     """Submit, relay until the end, and end as the job did. 125 and up only for what is ours."""
+    fill_closed()
     wire = connect()
     seen = world.of_terminal(words)
+    spec["workload"]["command"] = seen.line
     with Attachment.open(Places.find(), seen, stdin=with_stdin) as attachment:
         origin = origin_of(seen, words) | {"attach_id": attachment.attach_id}
         body = {
@@ -75,14 +79,15 @@ def attached(
             render.say(f"job {job['id']}{_python(words, seen)}")
         report = attachment.relay(job["id"])
     if report.outcome != "left" and (is_talking or report.exit_code in (124, 125, 126, 127)):
-        _tell_end(wire.call("GET", job_path(job["id"], wait=5.0), park=5.0), is_talking)
+        ended = wire.call("GET", job_path(job["id"], wait=5.0), park=5.0)
+        _tell_end(ended, is_talking, by_key=report.signal in (signal.SIGINT, signal.SIGQUIT))
     interrupts.end_as(report)
     return int(report.exit_code)
 
 
-def _tell_end(job: dict[str, Any], is_talking: bool) -> None:
-    """One line on a terminal; where the end is GPUlayer's own doing, the error."""
-    if job["reason"] == "exited" or job["state"] in ("succeeded", "cancelled"):
+def _tell_end(job: dict[str, Any], is_talking: bool, *, by_key: bool) -> None:
+    """One line on a terminal; where the end is neither the job's own nor a key's, the error."""
+    if by_key or job["reason"] == "exited" or job["state"] in ("succeeded", "cancelled"):
         if is_talking:
             render.say(line(job))
     elif job["finished_at"] is not None:

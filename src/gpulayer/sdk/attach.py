@@ -61,6 +61,7 @@ class Attachment:
         self._say = say
         self._clock = SystemClock()
         self._ladder = Ladder()
+        self._caught = Caught()
         self._outlets: dict[str, Outlet] = {}
         self._has_started = False
         self._stopping = 0.0
@@ -105,9 +106,13 @@ class Attachment:
         return cls(supervisor, screen, decided, reply, PlaneSide(places), say or _to_stderr)
 
     def __enter__(self) -> Self:
+        """From here on no signal ends this process: one that comes while the job is submitted is
+        dealt with by `relay`, which knows the job."""
+        self._caught.__enter__()
         return self
 
-    def __exit__(self, *exc: object) -> None:
+    def __exit__(self, *error: object) -> None:
+        self._caught.__exit__(*error)
         self.close()
 
     def close(self) -> None:
@@ -118,19 +123,19 @@ class Attachment:
         self._plane.close()
 
     def relay(self, job_id: str) -> ExitReport:
-        """Carry bytes, keys and signals until the job has ended, or the person left it."""
+        """Carry bytes, keys and signals until the job has ended, or the person left it. Within
+        `with` only."""
         self._job_id = job_id
         self._plane.job_id = job_id
         self._outlets = {frames.STDOUT: Outlet(1), frames.STDERR: Outlet(2)}
         self._outlets[frames.TERMINAL] = self._outlets[frames.STDOUT]
-        with Caught() as self._caught:
-            try:
-                while self._report is None or any(o.is_full for o in self._outlets.values()):
-                    self._turn()
-                return self._report
-            finally:
-                if self._screen is not None:
-                    self._screen.restore()
+        try:
+            while self._report is None or any(o.is_full for o in self._outlets.values()):
+                self._turn()
+            return self._report
+        finally:
+            if self._screen is not None:
+                self._screen.restore()
 
     # --- the loop ---------------------------------------------------------------------------
 
@@ -281,7 +286,7 @@ class Attachment:
         elif meaning == interrupts.INTERRUPT:
             self._plane.cancel("int", interrupts.GRACE_SECONDS)
             self._tell(
-                f"interrupting {self._job_id}: SIGINT, after {interrupts.GRACE_SECONDS:.0f} s TERM, "
+                f"interrupting {self._job_id}: SIGINT, TERM in {interrupts.GRACE_SECONDS:.0f} s, "
                 "then KILL (Ctrl-C again: KILL now). To keep a job, close its terminal instead"
             )
         elif meaning == interrupts.KILL:
