@@ -122,3 +122,11 @@ def test_what_nobody_knows_yet_may_still_be_busy_later() -> None:
     worker = a_worker(gpus=[a_gpu("GPU-0", memory_gb=None)], allocations=held)
     told = reasons(a_shape(1, gpu_memory_gb=40.0), worker)
     assert list(told) == ["gpu_memory", "gpu_free"]
+
+
+def test_a_free_device_that_is_not_known_does_not_stand_in_for_a_known_one_that_is_held() -> None:
+    devices = [a_gpu("GPU-0"), a_gpu("GPU-1", index=1, healthy=None)]
+    worker = a_worker(gpus=devices, allocations=[holding(gpus=["GPU-0"])])
+    assert reasons(a_shape(1), worker) == {
+        "gpu_free": "needs 1 free GPU, has 1 of 2, 1 of them not known well enough"
+    }

@@ -214,12 +214,16 @@ def _foreign(state: _State) -> Check | None:
 
 
 def _free(state: _State) -> Check:
-    total = state.maybe.bit_count()
     free = (state.maybe & state.fact.free).bit_count()
+    doubtful = free - (state.sure & state.fact.free).bit_count()
+    have = f"{free} of {state.maybe.bit_count()}"
     fit = Fit.YES if free >= state.need.gpus else Fit.BUSY
+    is_known = state.sure.bit_count() >= state.need.gpus
+    if fit is Fit.YES and is_known and free - doubtful < state.need.gpus:
+        fit = Fit.UNKNOWN
+        have += f", {doubtful} of them not known well enough"
     gap = max(0.0, 1 - free / state.need.gpus)
-    need = _gpus(state.need.gpus, "free")
-    return Check("gpu_free", fit, need, f"{free} of {total}", gap)
+    return Check("gpu_free", fit, _gpus(state.need.gpus, "free"), have, gap)
 
 
 _STAGES: tuple[Callable[[_State], Check | None], ...] = (

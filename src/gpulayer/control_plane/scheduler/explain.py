@@ -98,10 +98,12 @@ def blocked(outcome: Outcome, shape: Shape, told: Sequence[Verdict]) -> str:
     because = f"{closest.worker_name} {_reason(closest, limit=2)}"
     alone = sum(count.values()) == 1
     if shape.nodes > 1 and able:
-        need = f"needs {shape.nodes} workers at once"
-        if outcome is Outcome.UNSCHEDULABLE or able < shape.nodes:
-            return f"{need}, {able} could ever take part; {because}"
-        return f"{need}, {count[Fit.YES]} can take part now; {because}"
+        part = f"{count[Fit.YES]} can take part now"
+        if able < shape.nodes:
+            part = f"{able} could ever take part"
+        if closest.fit is not Fit.YES:
+            part = f"{part}; {because}"
+        return f"needs {shape.nodes} workers at once, {part}"
     if not able:
         sentence = because if alone else f"no worker can run it; closest: {because}"
         fails = outcome is Outcome.UNSCHEDULABLE
