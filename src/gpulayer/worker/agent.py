@@ -17,7 +17,7 @@ from typing import Any
 
 from gpulayer.contracts.messages import Acquired, Cancel, Registered, ReportReply
 from gpulayer.worker import events as heard, instructions as say, news
-from gpulayer.worker.session import PARK_SECONDS, PLANE_AWAY_SECONDS, Session
+from gpulayer.worker.session import PARK_SECONDS, Session
 from gpulayer.worker.slots import Slot, Slots, assigned, attached
 
 LEASE_MARGIN = 5.0
@@ -28,9 +28,17 @@ class Agent:
     """Not for two threads at once."""
 
     def __init__(
-        self, worker_id: str, name: str, nonce: str, target: str, capabilities: Mapping[str, Any]
+        self,
+        worker_id: str,
+        name: str,
+        nonce: str,
+        target: str,
+        capabilities: Mapping[str, Any],
+        last_heard: float = float("-inf"),
     ) -> None:
+        """`last_heard` is what an earlier agent of this worker was last asked to `Remember`."""
         self.slots = Slots()
+        self._last_heard = last_heard
         self._session = Session(worker_id, name, nonce, target)
         self._capabilities = capabilities
         self._capabilities_told = True
@@ -104,9 +112,7 @@ class Agent:
             if task.task_id in self._done:
                 out.append(say.Forget(task.task_id))
             else:
-                # Its lease is older than this agent; the plane must confirm it soon.
-                since = now + LEASE_MARGIN + PLANE_AWAY_SECONDS - self._session.lease
-                self.slots.add(attached(task, since))
+                self.slots.add(attached(task, self._last_heard))
         return out
 
     def _on_registered(self, reply: Registered, now: float) -> list[say.Instruction]:
@@ -114,7 +120,7 @@ class Agent:
         self._leaving = False
         for slot in self.slots:
             slot.authorised_at = max(slot.authorised_at, self._session.register_sent)
-        out: list[say.Instruction] = []
+        out = self._heard(self._session.register_sent)
         for task_id in reply.forget:
             out += self._recorded(task_id, now)
         return out + self._disown(reply.kill)
@@ -132,7 +138,7 @@ class Agent:
             if (slot := self.slots.get(line.task_id)) is not None:
                 slot.authorised_at = max(slot.authorised_at, session.report_sent)
         news.heard(self.slots, report.tasks)
-        out: list[say.Instruction] = []
+        out = self._heard(session.report_sent)
         for task_id in reply.recorded:
             out += self._recorded(task_id, now)
         out += self._orders(reply.cancel) + self._disown(reply.kill)
@@ -158,9 +164,9 @@ class Agent:
         if slot is None:
             return []
         match event:
-            case heard.TaskStarted(_, at):
+            case heard.TaskStarted(_, run, at) if run == slot.run:
                 return self.slots.started(slot, at, now)
-            case heard.TaskRefused(_, ending):
+            case heard.TaskRefused(_, run, ending) if run == slot.run:
                 self.slots.refused(slot, ending)
             case heard.LogRead(_, offset, data, raw):
                 if slot.log.took(offset, data, now) and raw is not None:
@@ -170,6 +176,10 @@ class Agent:
             case _:
                 pass
         return []
+
+    def _heard(self, sent_at: float) -> list[say.Instruction]:
+        self._last_heard = sent_at
+        return [say.Remember(sent_at)]
 
     def _orders(self, orders: tuple[Cancel, ...]) -> list[say.Instruction]:
         out: list[say.Instruction] = []

@@ -53,7 +53,8 @@ class Driver:
         clock: Clock,
         *,
         connect: Callable[[], SupervisorLink],
-        start_plane: Callable[[], None] = lambda: None,
+        remember: Callable[[float], None],
+        start_plane: Callable[[], None],
         on_error: Callable[[BaseException], None],
     ) -> None:
         """`connect` starts a supervisor where there is none; `OSError` means: not yet."""
@@ -63,6 +64,7 @@ class Driver:
         self._tasks = tasks
         self._clock = clock
         self._connect = connect
+        self._remember = remember
         self._start_plane = start_plane
         self._on_error = on_error
         self._lock = threading.Condition()
@@ -127,8 +129,12 @@ class Driver:
                 self._acquires.put(instruction)
             case say.Ship():
                 self._ships.put(instruction)
-            case say.Run(assignment):
-                self._work(lambda: self._run(assignment))
+            case say.Remember(at):
+                self._remember(at)
+            case say.Run():
+                # Bound to this very link: after a loss the agent asks again, for the next one.
+                link = self._link
+                self._work(lambda: self._run(instruction, link))
             case say.Collect():
                 self._work(lambda: self._collect(instruction))
             case say.Tail(task_id, offset):
@@ -136,8 +142,7 @@ class Driver:
             case say.End(task_id, mode, grace):
                 self._ask("cancel", task_id=task_id, mode=mode, grace_seconds=grace)
             case say.Forget(task_id):
-                self._ask("forget", task_id=task_id)
-                self._work(lambda: self._tasks.forget(task_id))
+                self._work(lambda: self._forget(task_id))
             case say.DropEnvelopes(ids):
                 self._ask("drop", envelope_ids=list(ids))
             case say.StartPlane():
@@ -225,28 +230,29 @@ class Driver:
         def guarded() -> None:
             try:
                 job()
-            except BaseException as error:
+            except Exception as error:
                 self._on_error(error)
-                raise
 
         try:
             self._pool.submit(guarded)
         except RuntimeError:
             pass  # stopping; the next agent finds the task at the supervisor
 
-    def _run(self, assignment: Assignment) -> None:
-        link = self._link
+    def _run(self, order: say.Run, link: SupervisorLink | None) -> None:
         if link is None:
             return
+        task_id = order.assignment.task_id
         try:
-            task = self._tasks.prepare(assignment, link)
+            task = self._tasks.prepare(order.assignment, link)
             link.call("start", task=task)
         except SupervisorGone:
-            return
-        except (GPULayerError, OSError, frames.Refused) as error:
-            self.post(heard.TaskRefused(assignment.task_id, self._tasks.refused(error)))
+            return  # the next list says whether it began
+        except Exception as error:
+            if not isinstance(error, GPULayerError | OSError | frames.Refused):
+                self._on_error(error)
+            self.post(heard.TaskRefused(task_id, order.number, self._tasks.refused(error)))
         else:
-            self.post(heard.TaskStarted(assignment.task_id, self._clock.now()))
+            self.post(heard.TaskStarted(task_id, order.number, self._clock.now()))
 
     def _collect(self, order: say.Collect) -> None:
         while not self.left.is_set():
@@ -258,6 +264,14 @@ class Driver:
                 continue
             self.post(heard.TaskCollected(order.task_id, ending))
             return
+
+    def _forget(self, task_id: str) -> None:
+        try:
+            if self._link is not None:
+                self._link.call("forget", task_id=task_id)
+        except (SupervisorGone, frames.Refused):
+            pass  # it is listed by the next supervisor, and forgotten then
+        self._tasks.forget(task_id)
 
 
 def _drain(queue: SimpleQueue[Any], call: Callable[[Any], None]) -> None:

@@ -67,6 +67,8 @@ class CallFailed:
 @dataclass(frozen=True, slots=True)
 class TaskStarted:
     task_id: str
+    run: int
+    """Number of the `Run` that it answers; one that was asked for again counts no more."""
     at: float
     """Unix time of the workload's exec, for people."""
 
@@ -76,6 +78,7 @@ class TaskRefused:
     """It never began: a step before the workload failed, or the start itself."""
 
     task_id: str
+    run: int
     exit: Exit
 
 

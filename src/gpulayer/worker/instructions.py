@@ -35,11 +35,20 @@ class SendAcquire:
 
 
 @dataclass(frozen=True, slots=True)
+class Remember:
+    """Keep this boot time for an agent to come, which would else not know how old its leases are:
+    the sending of the newest answered exchange."""
+
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
 class Run:
     """Prepare and start a task: `TaskStarted`, `TaskRefused`, or nothing when the supervisor went
     away meanwhile. The same task may be asked for again after `SupervisorListed`."""
 
     assignment: Assignment
+    number: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +116,7 @@ Instruction = (
     SendRegister
     | SendReport
     | SendAcquire
+    | Remember
     | Run
     | Tail
     | Ship

@@ -36,6 +36,15 @@ class WorkerLock:
         except OSError:
             return False
 
+    def note(self, text: str) -> None:
+        """Keep a few words for the next holder. Not synced; a reboot makes them void anyway."""
+        if self._fd >= 0:
+            os.pwrite(self._fd, f"{text}\n".encode(), 0)
+
+    def noted(self) -> str:
+        """What the last holder noted, or nothing."""
+        return os.pread(self._fd, 100, 0).decode(errors="replace").partition("\n")[0]
+
     def release(self) -> None:
         """Twice-safe."""
         if self._fd >= 0:

@@ -45,38 +45,58 @@ class Worker:
         self._outside = outside
         self._clock = clock
         self._lock = WorkerLock(outside.lock)
+        self._channel = channel
+        self._nonce = ids.token(20)
         self._machine = ThisMachine(outside.tasks)
         self._started_supervisor = clock.monotonic()
-        capabilities = self._machine.at_once()
-        self._driver = Driver(
-            Agent(WORKER_ID, capabilities["hostname"], ids.token(20), "local", capabilities),
-            channel,
-            TaskRunner(outside.tasks, clock, interpreter=sys.executable, environ=dict(os.environ)),
-            clock,
-            connect=self._connect,
-            start_plane=outside.start_plane,
-            on_error=outside.on_error,
-        )
+        self._driver: Driver | None = None
 
     def start(self) -> bool:
         """False: another worker of this home is alive, and nothing was started."""
         if not self._lock.take():
             self._lock.release()
             return False
+        self._driver = self._make_driver()
         self._driver.start()
         threading.Thread(target=self._discover, name="gpulayer-discovery", daemon=True).start()
         return True
 
     def stay(self) -> None:
-        """Return once it has left, or its home is gone."""
+        """Return once it has left, or its home is gone. Only after `start` said True."""
+        assert self._driver is not None
         while not self._driver.left.wait(LOOK_SECONDS):
             if not self._lock.in_place():
                 return
 
+    def has_left(self, seconds: float) -> bool:
+        """Whether it has left within that time, as its plane asked it to."""
+        return self._driver.left.wait(seconds)
+
     def stop(self) -> None:
         """Twice-safe."""
-        self._driver.stop()
+        if self._driver is not None:
+            self._driver.stop()
         self._lock.release()
+
+    def _make_driver(self) -> Driver:
+        capabilities = self._machine.at_once()
+        name = capabilities["hostname"]
+        heard = _number(self._lock.noted())
+        return Driver(
+            Agent(WORKER_ID, name, self._nonce, "local", capabilities, heard),
+            self._channel,
+            TaskRunner(
+                self._outside.tasks,
+                self._clock,
+                interpreter=sys.executable,
+                environ=dict(os.environ),
+            ),
+            self._clock,
+            connect=self._connect,
+            remember=lambda at: self._lock.note(repr(at)),
+            start_plane=self._outside.start_plane,
+            on_error=self._outside.on_error,
+        )
 
     def _connect(self) -> SupervisorLink:
         try:
@@ -89,7 +109,16 @@ class Worker:
             raise
 
     def _discover(self) -> None:
+        driver = self._driver
+        assert driver is not None
         try:
-            self._machine.ask(lambda found: self._driver.post(CapabilitiesChanged(found)))
+            self._machine.ask(lambda found: driver.post(CapabilitiesChanged(found)))
         except Exception as error:
             self._outside.on_error(error)
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return float("-inf")

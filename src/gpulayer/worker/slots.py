@@ -36,6 +36,8 @@ class Slot:
     assignment: Assignment | None = None
     """None: found at the supervisor by a later agent."""
     phase: str = "waiting"
+    run: int = 0
+    """Number of the newest `Run` of it."""
     log: LogTail = field(default_factory=LogTail)
     order: Cancel | None = None
     """The firmest request to end it."""
@@ -61,10 +63,11 @@ class Slot:
 
     @property
     def may_lapse(self) -> bool:
-        """Whether it must be ended with its authority: it has not begun, or has attempts left."""
+        """Whether it must be ended with its authority: the plane would give it out again. So it
+        does with whatever it has not heard to have begun, and with what has attempts left."""
         if self.phase == "exited" or self.lapsed or self.silent:
             return False
-        return self.phase == "waiting" or bool(self.note.get("again", True))
+        return not self.start_reported or bool(self.note.get("again", True))
 
     def line(self) -> Held:
         """Its line of the inventory."""
@@ -129,7 +132,8 @@ class Slots:
         for slot in self:
             if slot.phase == "waiting" and slot.assignment is not None and not self._blocked(slot):
                 slot.phase = "staging"
-                out.append(Run(slot.assignment))
+                slot.run += 1
+                out.append(Run(slot.assignment, slot.run))
         return out
 
     def order(self, slot: Slot, order: Cancel) -> list[Instruction]:

@@ -19,6 +19,7 @@ from gpulayer.worker.instructions import Collect
 from gpulayer.worker.slots import note_of
 from gpulayer.worker.steps import ending, environ, plan, secrets, visibility, workload, workspace
 from gpulayer.worker.steps.plan import TaskPlan
+from gpulayer.worker.supervisor_link import SupervisorGone
 
 GRACE_SECONDS = 10.0
 """Between asking a task to end at its time limit and killing it."""
@@ -68,6 +69,8 @@ class TaskRunner:
         try:
             for step in STEPS:
                 step(task)
+        except SupervisorGone:
+            raise  # it is prepared again for the next one, perhaps already
         except BaseException:
             task.undo.close()
             raise

@@ -1,0 +1,53 @@
+"""What goes wrong in one run. Each seed draws its own mix; some have none of a kind, because a
+fault that is always there hides what only its absence shows ("swarm testing", Groce et al., 2012).
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Faults:
+    """Probabilities per message, mean seconds between crashes (0: never)."""
+
+    drop: float = 0.0
+    double: float = 0.0
+    delay: float = 0.001
+    """Mean seconds of one way."""
+    plane_crash: float = 0.0
+    at_statement: float = 0.5
+    """Of the plane's crashes, the part that happens inside a transaction."""
+    agent_crash: float = 0.0
+    supervisor_crash: float = 0.0
+    both_crash: float = 0.0
+    """Agent and supervisor in the same instant."""
+    cut: float = 0.0
+    """A worker's link is cut for a while."""
+    wall_jump: float = 0.0
+    refused_starts: float = 0.0
+    through_json: bool = False
+    """Every message goes through its bytes."""
+
+    @classmethod
+    def draw(cls, rng: random.Random) -> Faults:
+        every = lambda *seconds: rng.choice((0.0, *seconds))  # noqa: E731
+        return cls(
+            drop=rng.choice((0.0, 0.02, 0.15)),
+            double=rng.choice((0.0, 0.02, 0.15)),
+            delay=rng.choice((0.001, 0.05, 0.5, 3.0)),
+            plane_crash=every(10.0, 30.0),
+            at_statement=rng.choice((0.0, 0.5, 1.0)),
+            agent_crash=every(15.0, 40.0),
+            supervisor_crash=every(20.0, 60.0),
+            both_crash=every(40.0),
+            cut=every(20.0, 60.0),
+            wall_jump=every(15.0),
+            refused_starts=rng.choice((0.0, 0.05)),
+            through_json=rng.random() < 0.2,
+        )
+
+
+NONE = Faults()
+"""A healed world."""

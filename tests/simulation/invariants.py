@@ -1,0 +1,171 @@
+"""What must hold after every event that changed something, and what must hold in the end.
+
+After each commit only the jobs that changed are looked at closely; the whole is compared with the
+laws of `tests.support.laws` at the end. Live processes are watched by `machine.Physics`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from gpulayer.contracts.records import Job, Task
+from gpulayer.contracts.states import (
+    LIVE_TASK_STATES,
+    TERMINAL_JOB_STATES,
+    JobState,
+    TaskState,
+    may_move,
+)
+from tests.simulation.engine import Engine
+from tests.simulation.machine import Broken, Physics
+from tests.simulation.plane import SETTINGS, PlaneHost
+from tests.simulation.worker import Worker
+from tests.simulation.workload import Clients
+from tests.support.laws import Laws
+
+OVERSTAY_SECONDS = 3 * SETTINGS.lease_seconds
+"""How long a process may outlive the end of its job, while its worker can be reached."""
+
+
+class Invariants:
+    def __init__(
+        self,
+        engine: Engine,
+        host: PlaneHost,
+        clients: Clients,
+        workers: list[Worker],
+        physics: Physics,
+    ) -> None:
+        self._engine = engine
+        self._host = host
+        self._clients = clients
+        self._workers = workers
+        self._physics = physics
+        self._seen_commits = -1
+        self._versions: dict[str, int] = {}
+        self._states: dict[str, JobState] = {}
+        self._tasks: dict[str, TaskState] = {}
+        self._highest_fence = 0
+        self._events: dict[str, int] = {}
+        self._room = {w.name: w.capabilities for w in workers}
+
+    def look(self) -> None:
+        """After an event. Costs nothing unless something was committed."""
+        if self._host.commits == self._seen_commits or self._host.store is None:
+            return
+        self._seen_commits = self._host.commits
+        with self._host.store.read() as reader:
+            jobs = reader.jobs()
+            for job in jobs:
+                if self._versions.get(job.id) != job.version:
+                    self._versions[job.id] = job.version
+                    events = reader.events(job.id, self._events.get(job.id, 0))
+                    self._job(job, [(event.seq, event.state) for event in events])
+                    tasks = reader.tasks(job.id)
+                    for task in tasks:
+                        self._task(task)
+                    self._alive(job, [task for task in tasks if task.state in LIVE_TASK_STATES])
+                    result = reader.result(job.id)
+                    _hold(
+                        (result is not None) == (job.state in TERMINAL_JOB_STATES),
+                        f"{job.id} is {job.state} and its result is {result}",
+                    )
+            self._fits(reader.live_tasks())
+        known = {job.id for job in jobs}
+        for job_id in self._clients.accepted.values():
+            _hold(job_id in known, f"the accepted job {job_id} is gone")
+        keys = Counter(job.idempotency_key for job in jobs)
+        _hold(all(n == 1 for n in keys.values()), f"two jobs of one key: {keys}")
+
+    def end(self) -> None:
+        """The world has been whole for a while: everything is over, and nothing is left."""
+        store = self._host.store
+        _hold(store is not None, "there is no plane")
+        assert store is not None
+        with store.read() as reader:
+            jobs = reader.jobs()
+            for job in jobs:
+                _hold(job.state in TERMINAL_JOB_STATES, f"{job.id} never ended: {job}")
+                for task in reader.tasks(job.id):
+                    self._log(task)
+        _hold(not self._clients.waiting, "a submission was never answered")
+        _hold(not self._physics.alive, f"processes are left: {self._physics.alive}")
+        for worker in self._workers:
+            _hold(worker.agent is not None and not len(worker.agent.slots), f"{worker.name} holds")
+            _hold(not worker.disk, f"the supervisor of {worker.name} was not told to forget")
+        for job in jobs:
+            runs = self._physics.runs.get((job.id, 0), 0)
+            if job.state is JobState.SUCCEEDED:
+                _hold(runs > 0, f"{job.id} succeeded and never ran")
+        Laws().check(store)
+
+    def overstaying(self, since: float) -> None:
+        """No process of an ended job, once the world has been whole since `since`."""
+        store = self._host.store
+        if store is None or self._engine.now < since + OVERSTAY_SECONDS:
+            return
+        with store.read() as reader:
+            for process in self._physics.alive.values():
+                task = reader.task(process.task_id)  # type: ignore[arg-type]
+                _hold(task is not None and task.state in LIVE_TASK_STATES, f"{process} lives on")
+
+    def _job(self, job: Job, events: list[tuple[int, str]]) -> None:
+        before = self._states.get(job.id)
+        first = self._events.get(job.id, 0) + 1
+        _hold(
+            [seq for seq, _ in events] == list(range(first, first + len(events))),
+            f"the story of {job.id} has a gap",
+        )
+        state = before
+        for _, name in events:
+            after = JobState(name)
+            legal = state is None or state == after or may_move(state, after)
+            _hold(legal, f"{job.id} moved from {state} to {after}")
+            state = after
+        _hold(state == job.state, f"{job.id} is {job.state}; its story says {state}")
+        _hold(job.attempt <= job.max_attempts, f"{job.id} has attempt {job.attempt}")
+        self._states[job.id] = job.state
+        self._events[job.id] = first + len(events) - 1
+
+    def _task(self, task: Task) -> None:
+        before = self._tasks.get(task.id)
+        if before is None:
+            _hold(task.fence not in self._given(), f"the fence {task.fence} was given twice")
+        elif before != task.state:
+            _hold(may_move(before, task.state), f"{task.id} moved from {before} to {task.state}")
+        self._tasks[task.id] = task.state
+
+    def _given(self) -> set[int]:
+        return {int(task_id[1:]) for task_id in self._tasks}
+
+    def _alive(self, job: Job, live: list[Task]) -> None:
+        wants = job.state in (JobState.SCHEDULED, JobState.RUNNING)
+        _hold(bool(live) == wants, f"{job.id} is {job.state} with the live tasks {live}")
+        _hold({t.attempt for t in live} <= {job.attempt}, f"{job.id} lives in two attempts")
+        places = Counter((task.index, task.rank) for task in live)
+        _hold(all(n == 1 for n in places.values()), f"two live tasks for one place of {job.id}")
+
+    def _fits(self, live: list[Task]) -> None:
+        for name, room in self._room.items():
+            mine = [task for task in live if task.worker_id == name]
+            cores = sum(task.cpu_cores for task in mine)
+            _hold(cores <= room.cpu_cores + 1e-9, f"{name} has {cores} cores given out")
+            gpus = Counter(gpu for task in mine for gpu in task.gpus)
+            _hold(all(n == 1 for n in gpus.values()), f"a GPU was given twice: {gpus}")
+
+    def _log(self, task: Task) -> None:
+        here = bytes(self._host.logs.segments.get(task.id, b""))
+        truth = bytes(self._worker(task).truth.get(task.id, b""))
+        _hold(truth.startswith(here), f"the log of {task.id} is not what it printed")
+        if task.log_complete and task.state is not TaskState.LOST:
+            _hold(here == truth, f"the log of {task.id} is called complete and is not")
+        if task.state in (TaskState.SUCCEEDED, TaskState.FAILED, TaskState.TIMED_OUT):
+            _hold(task.log_complete, f"the log of {task.id} never became complete")
+
+    def _worker(self, task: Task) -> Worker:
+        return next(worker for worker in self._workers if worker.name == task.worker_id)
+
+
+def _hold(claim: bool, otherwise: str) -> None:
+    if not claim:
+        raise Broken(otherwise)

@@ -1,0 +1,212 @@
+"""One worker's machine: processes, the supervisor that owns them, its disk.
+
+The supervisor is simulated by its protocol: start is idempotent, the end of a task comes with the
+last byte of its log and only once nothing of its tree is left, and a new supervisor knows from
+its journal and birth files what an old one had. `Physics` sees every process of the world.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from gpulayer.runtime import exits, segments
+from gpulayer.worker.events import Attached
+from tests.simulation.engine import Engine, EngineClock, Timer
+
+LOCAL = 0.0005
+"""Seconds of one way over a local socket. Constant, so order is kept."""
+
+DYING = 0.05
+"""How long processes outlive the supervisor that is killed above them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    machine: str
+    job_id: str
+    index: int
+    task_id: str
+    born: float
+
+
+class Broken(AssertionError):
+    """An invariant does not hold."""
+
+
+class Physics:
+    """Every live process of the world."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self.alive: dict[str, Process] = {}
+        self.runs: dict[tuple[str, int], int] = {}
+        """(job, index) -> how many processes there have been."""
+
+    def born(self, process: Process) -> None:
+        for other in self.alive.values():
+            if (other.job_id, other.index) == (process.job_id, process.index):
+                raise Broken(f"two live processes for one element: {other} and {process}")
+        if process.task_id in self.alive:
+            raise Broken(f"task {process.task_id} was started twice")
+        self.alive[process.task_id] = process
+        key = (process.job_id, process.index)
+        self.runs[key] = self.runs.get(key, 0) + 1
+        self._engine.note(process.machine, f"born {process.task_id} of {process.job_id}")
+
+    def dead(self, task_id: str) -> None:
+        if self.alive.pop(task_id, None) is not None:
+            self._engine.note("physics", f"dead {task_id}")
+
+
+@dataclass(slots=True)
+class Record:
+    """What the supervisor's disk holds of one task."""
+
+    task: Mapping[str, Any]
+    log: bytearray = field(default_factory=bytearray)
+    started_at: float = 0.0
+    exit: dict[str, Any] | None = None
+
+
+class Supervisor:
+    """One life of it. `crash` ends it; the disk stays."""
+
+    def __init__(
+        self,
+        name: str,
+        engine: Engine,
+        clock: EngineClock,
+        physics: Physics,
+        disk: dict[str, Record],
+        truth: dict[str, bytearray],
+    ) -> None:
+        self._name = name
+        self._engine = engine
+        self._clock = clock
+        self._physics = physics
+        self._disk = disk
+        self._truth = truth
+        self._timers: dict[str, list[Timer]] = {}
+        self._parked: dict[str, tuple[int, Callable[..., None]]] = {}
+        self._stubborn: set[str] = set()
+        self.alive = True
+        self.connection = 0
+        """Number of the newest agent's connection; requests of older ones are not heard."""
+        for record in disk.values():
+            if record.exit is None:  # its keeper has ended the tree before this life began
+                record.exit = exits.lost(record.started_at, clock.now(), "the supervisor died")
+
+    def connect(self) -> tuple[int, tuple[Attached, ...]]:
+        self.connection += 1
+        self._parked.clear()
+        listed = tuple(
+            Attached(t["task_id"], t["fence"], t["job_id"], t["index"], t["note"])
+            for t in (record.task for record in self._disk.values())
+        )
+        return self.connection, listed
+
+    def start(self, task: Mapping[str, Any], plan: Plan) -> None:
+        """Twice-safe by task id."""
+        task_id = task["task_id"]
+        if task_id in self._disk:
+            return
+        record = self._disk[task_id] = Record(task, started_at=self._clock.now())
+        self._truth[task_id] = record.log
+        self._physics.born(
+            Process(self._name, task["job_id"], task["index"], task_id, self._engine.now)
+        )
+        if plan.stubborn:
+            self._stubborn.add(task_id)
+        timers = [
+            self._engine.after(at, lambda size=size: self._print(task_id, size))  # type: ignore[misc]
+            for at, size in plan.prints
+        ]
+        timers.append(
+            self._engine.after(plan.seconds, lambda: self._end(task_id, plan.code << 8, None))
+        )
+        if task["timeout_seconds"] is not None:
+            timers.append(
+                self._engine.after(task["timeout_seconds"], lambda: self._blame(task_id, "timeout"))
+            )
+        self._timers[task_id] = timers
+
+    def cancel(self, task_id: str, mode: str, grace: float) -> None:
+        record = self._disk.get(task_id)
+        if record is not None and record.exit is None:
+            wait = 0.01 if mode == "kill" or task_id not in self._stubborn else grace
+            self._timers[task_id].append(
+                self._engine.after(wait, lambda: self._end(task_id, 9, exits.CANCEL))
+            )
+
+    def tail(self, task_id: str, offset: int, answered: Callable[..., None]) -> None:
+        if task_id in self._disk:
+            self._parked[task_id] = (offset, answered)
+            self._look(task_id)
+
+    def forget(self, task_id: str) -> None:
+        record = self._disk.get(task_id)
+        if record is not None and record.exit is not None:
+            del self._disk[task_id]
+            self._parked.pop(task_id, None)
+
+    def crash(self) -> None:
+        self.alive = False
+        for task_id, timers in self._timers.items():
+            for timer in timers:
+                timer.cancel()
+            self._engine.after(DYING, lambda task_id=task_id: self._physics.dead(task_id))  # type: ignore[misc]
+
+    def _print(self, task_id: str, size: int) -> None:
+        data = task_id.encode().ljust(size, b".")
+        self._disk[task_id].log += segments.encode(1, 0, 0, self._clock.now(), data)
+        self._look(task_id)
+
+    def _blame(self, task_id: str, cause: str) -> None:
+        self._timers[task_id].append(
+            self._engine.after(0.01, lambda: self._end(task_id, 15, exits.TIMEOUT))
+        )
+
+    def _end(self, task_id: str, status: int, cause: str | None) -> None:
+        record = self._disk.get(task_id)
+        if not self.alive or record is None or record.exit is not None:
+            return
+        for timer in self._timers.pop(task_id):
+            timer.cancel()
+        self._physics.dead(task_id)
+        record.exit = exits.ended(
+            status,
+            cause=cause,
+            reason=None,
+            out_of_memory=False,
+            started_at=record.started_at,
+            ended_at=self._clock.now(),
+            usage={},
+            leftovers=0,
+        )
+        self._look(task_id)
+
+    def _look(self, task_id: str) -> None:
+        record = self._disk[task_id]
+        if task_id not in self._parked:
+            return
+        offset, answered = self._parked[task_id]
+        data = bytes(record.log[offset : offset + (1 << 20)])
+        if data or record.exit is not None:
+            del self._parked[task_id]
+            whole = offset + len(data) >= len(record.log)
+            ended = record.exit if whole else None
+            self._engine.after(LOCAL, lambda: answered(offset, data, ended))
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a process will do."""
+
+    seconds: float
+    code: int
+    prints: tuple[tuple[float, int], ...]
+    """(when, how many bytes)"""
+    stubborn: bool
+    """Ignores everything but SIGKILL."""

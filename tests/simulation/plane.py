@@ -1,0 +1,244 @@
+"""The real plane on a disk that survives it: crashes between messages or at any statement."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any
+
+from gpulayer.contracts.messages import Acquire, Acquired, Register, Report
+from gpulayer.control_plane.plane import ControlPlane
+from gpulayer.control_plane.settings import Settings
+from gpulayer.control_plane.wakeups import Wakeups, worker_topic
+from gpulayer.errors import GPULayerError, NotFoundError, RefusedError
+from gpulayer.storage.store import Store
+from tests.simulation.engine import Engine, EngineClock, EngineIds
+from tests.simulation.machine import Broken
+from tests.simulation.network import Answer, Execute
+
+SETTINGS = Settings(settle_seconds=2.0)
+
+
+class PlaneDied(BaseException):
+    """Raised where the plane is killed, so that nothing in it can catch it by mistake."""
+
+
+class MemoryLogs:
+    """The plane's log folder. It outlives the plane, as files do."""
+
+    def __init__(self) -> None:
+        self.segments: dict[str, bytearray] = {}
+
+    def append(self, job_id: str, task_id: str, offset: int, data: bytes) -> int:
+        log = self.segments.setdefault(task_id, bytearray())
+        if offset <= len(log):
+            log += data[len(log) - offset :]
+        return len(log)
+
+    def size(self, job_id: str, task_id: str) -> int:
+        return len(self.segments.get(task_id, b""))
+
+    def read(self, job_id: str, task_ids: Any, offset: int, limit: int) -> bytes:
+        whole = b"".join(bytes(self.segments.get(task, b"")) for task in task_ids)
+        return whole[offset : offset + limit]
+
+    def delete(self, job_id: str) -> int:
+        return 0
+
+    def job_size(self, job_id: str) -> int:
+        return 0
+
+    def job_ids(self) -> list[Any]:
+        return []
+
+
+class PlaneHost:
+    """The machine of the plane: one life of it after another over one database."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        folder: str,
+        hang_up: Callable[[], None],
+        make_plane: Callable[..., Any] = ControlPlane,
+    ) -> None:
+        self._engine = engine
+        self._hang_up = hang_up
+        self._make_plane = make_plane
+        self._path = os.path.join(folder, "db.sqlite")
+        self.clock = EngineClock(engine, base=7_000.0)
+        self._ids = EngineIds(engine)
+        self.logs = MemoryLogs()
+        self.commits = 0
+        """How many transactions there have been, over all lives."""
+        self.life = 0
+        self._countdown = -1
+        self._died = False
+        self._parks = 0
+        self._woken: dict[int, Callable[[], None]] = {}
+        self.plane: ControlPlane | None = None
+        self.store: Store | None = None
+        self.start()
+
+    def start(self) -> None:
+        self.life += 1
+        self._died = False
+        self._countdown = -1
+        self._engine.note("plane", f"life {self.life} starts")
+        self.store = Store(self._path, inline=True, fault=self._fault)
+        self.plane = self._make_plane(
+            self.store, self.clock, self._ids, Wakeups(), self.logs, None, SETTINGS
+        )
+        self._next_tick(self.life)
+
+    def wanted(self) -> None:
+        """An agent asks for a plane."""
+        if self.plane is None:
+            self.start()
+
+    def crash(self, restart_in: float) -> None:
+        """Between two messages."""
+        if self.plane is None or self.store is None:
+            return
+        self._engine.note("plane", "dies")
+        self.store.close()
+        self.plane = self.store = None
+        self._hang_up()
+        life = self.life
+        self._engine.after(restart_in, lambda: self.wanted() if self.life == life else None)
+
+    def crash_in(self, points: int) -> None:
+        """At that many points of its transactions from now."""
+        self._countdown = points
+
+    def admit(self, execute: Execute, answer: Answer) -> bool:
+        return self.inside(lambda: execute(self._living(answer)))
+
+    def inside(self, call: Callable[[], None]) -> bool:
+        """Run something in the plane's process, which may die of it. False: there is none."""
+        if self.plane is None:
+            return False
+        try:
+            call()
+        except PlaneDied:
+            self._died = True
+        if self._died:
+            self.crash(self._engine.rng.uniform(0.1, 8.0))
+        return True
+
+    # --- what the plane is asked ------------------------------------------------------------
+
+    def talk(self, message: Any) -> Execute:
+        match message:
+            case Register():
+                return lambda answer: self._settle(answer, lambda p: p.register(message))
+            case Report():
+                return lambda answer: self._settle(answer, lambda p: p.report(message))
+            case Acquire():
+                return lambda answer: self._acquire(message, answer)
+            case _:
+                raise TypeError(message)
+
+    def ship(self, task_id: str, fence: int, offset: int, data: bytes) -> Execute:
+        def execute(answer: Answer) -> None:
+            try:
+                assert self.plane is not None
+                answer(self.plane.append_log(task_id, fence, offset, data).result(0))
+            except (NotFoundError, RefusedError):
+                answer(None)
+
+        return execute
+
+    def ask(self, verb: Callable[[ControlPlane], Future[Any]]) -> Execute:
+        """A client's call."""
+        return lambda answer: self._settle(answer, verb)
+
+    def _settle(self, answer: Answer, verb: Callable[[ControlPlane], Future[Any]]) -> None:
+        assert self.plane is not None
+        try:
+            answer(verb(self.plane).result(0))
+        except GPULayerError as error:
+            if error.code == "internal":
+                raise Broken(f"the plane met a fault of its own: {error}") from error
+            answer(error)
+
+    def _acquire(self, message: Acquire, answer: Answer) -> None:
+        answered = False
+        self._parks += 1
+        number = self._parks
+        end = self._engine.now + message.park_seconds
+
+        def look() -> None:
+            nonlocal answered
+            plane = self.plane
+            if answered or plane is None:
+                return
+            last = self._engine.now >= end - 1e-9
+            ticket = plane.wakeups.subscribe(worker_topic(message.worker_id))
+            found: Acquired = plane.acquire_now(message).result(0)
+            if last or found.assignments or found.cancel or found.leave or not found.ok:
+                answered = True
+                ticket.close()
+                answer(found)
+            else:
+                ticket.future.add_done_callback(lambda _: self._wake(number, again))
+
+        life = self.life
+
+        def again() -> None:
+            if self.life == life:
+                self.inside(look)
+
+        look()
+        self._engine.after(message.park_seconds, again)
+
+    def _wake(self, number: int, again: Callable[[], None]) -> None:
+        """Whoever is woken in one instant looks in the order of asking, not of memory addresses."""
+        if not self._woken:
+            self._engine.after(0.0001, self._let_look)
+        self._woken[number] = again
+
+    def _let_look(self) -> None:
+        woken, self._woken = sorted(self._woken.items()), {}
+        for _, again in woken:
+            again()
+
+    # --- inside -----------------------------------------------------------------------------
+
+    def _living(self, answer: Answer) -> Answer:
+        """The answer, unless the plane that gives it has died."""
+        life = self.life
+
+        def say(value: Any) -> None:
+            if self.life == life and self.plane is not None and not self._died:
+                answer(value)
+
+        return say
+
+    def _next_tick(self, life: int) -> None:
+        def tick() -> None:
+            if self.life == life and self.plane is not None:
+                self.inside(lambda: self._reconcile())
+                self._next_tick(life)
+
+        self._engine.after(SETTINGS.tick_seconds, tick)
+
+    def _reconcile(self) -> None:
+        assert self.plane is not None
+        try:
+            self.plane.reconcile().result(0)
+        except GPULayerError as error:
+            raise Broken(f"reconcile failed: {error}") from error
+
+    def _fault(self, point: str) -> None:
+        if self._died:
+            raise PlaneDied
+        if point == "committed":
+            self.commits += 1
+        if self._countdown >= 0:
+            self._countdown -= 1
+            if self._countdown < 0:
+                self._engine.note("plane", f"is killed at {point}")
+                self._died = True
+                raise PlaneDied

@@ -1,0 +1,289 @@
+"""The real agent on a simulated machine: carries its instructions out in virtual time."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from gpulayer.contracts.capabilities import GpuDevice, WorkerCapabilities
+from gpulayer.contracts.messages import Acquired, Exit, Message, Registered, ReportReply
+from gpulayer.contracts.states import Reason, TaskState
+from gpulayer.worker import events as heard, instructions as say
+from gpulayer.worker.agent import Agent
+from gpulayer.worker.slots import note_of
+from gpulayer.worker.steps import ending
+from tests.simulation.engine import Engine, EngineClock, EngineIds, Timer
+from tests.simulation.machine import LOCAL, Physics, Plan, Record, Supervisor
+from tests.simulation.network import Link, Network
+from tests.simulation.plane import PlaneHost
+
+ANSWER_SECONDS = 20.0
+"""As `api.wire` waits for an answer."""
+
+_ANSWERS: dict[type, type[Message]] = {
+    say.SendRegister: Registered,
+    say.SendReport: ReportReply,
+    say.SendAcquire: Acquired,
+}
+
+
+class Worker:
+    """A machine with its supervisor and one life of the agent after another."""
+
+    def __init__(
+        self,
+        name: str,
+        engine: Engine,
+        network: Network,
+        plane: PlaneHost,
+        physics: Physics,
+        make_agent: Callable[..., Agent] = Agent,
+    ) -> None:
+        self.name = name
+        self._engine = engine
+        self._network = network
+        self._plane = plane
+        self._physics = physics
+        self._make_agent = make_agent
+        self._ids = EngineIds(engine)
+        self.link: Link = network.link()
+        self.clock = EngineClock(engine, rate=engine.rng.uniform(0.97, 1.03), base=500.0)
+        self.capabilities = _capabilities(engine, name)
+        self.truth: dict[str, bytearray] = {}
+        """What each task printed, whoever still knows it."""
+        self.disk: dict[str, Record] = {}
+        self._remembered = float("-inf")
+        self.agent: Agent | None = None
+        self.supervisor: Supervisor | None = None
+        self._life = 0
+        self._connection = 0
+        self._tick: Timer | None = None
+        self.start_supervisor()
+        self.start_agent()
+
+    # --- lives ------------------------------------------------------------------------------
+
+    def start_agent(self) -> None:
+        self._life += 1
+        self._engine.note(self.name, f"agent {self._life} starts")
+        self.agent = self._make_agent(
+            self.name,
+            self.name,
+            self._ids.token(8),
+            "local",
+            self.capabilities.to_json(),
+            self._remembered,
+        )
+        if self.supervisor is not None:
+            self._connect()
+
+    def crash_agent(self) -> None:
+        if self.agent is not None:
+            self._engine.note(self.name, "agent dies")
+            self.agent = None
+            self._life += 1
+            for end in tuple(self.link.open_calls):
+                self.link.open_calls.pop(end)
+            self._engine.after(self._engine.rng.uniform(0.1, 3.0), self.start_agent)
+
+    def start_supervisor(self) -> None:
+        self._engine.note(self.name, "supervisor starts")
+        self.supervisor = Supervisor(
+            self.name, self._engine, self.clock, self._physics, self.disk, self.truth
+        )
+        if self.agent is not None:
+            self._connect()
+
+    def crash_supervisor(self) -> None:
+        if self.supervisor is not None:
+            self._engine.note(self.name, "supervisor dies")
+            self.supervisor.crash()
+            self.supervisor = None
+            self._engine.after(LOCAL, self._mine(lambda: self.tell(heard.SupervisorLost())))
+            self._engine.after(self._engine.rng.uniform(0.1, 1.0), self.start_supervisor)
+
+    def _connect(self) -> None:
+        assert self.supervisor is not None
+        self._connection, listed = self.supervisor.connect()
+        self._engine.after(LOCAL, self._mine(lambda: self.tell(heard.SupervisorListed(listed))))
+
+    # --- events and instructions ------------------------------------------------------------
+
+    def tell(self, event: heard.Event) -> None:
+        if self.agent is None:
+            return
+        self._engine.note(self.name, f"hears {_shown(event)}")
+        for instruction in self.agent.handle(event, self.clock.boottime()):
+            if not isinstance(instruction, say.Tail | say.Remember):
+                self._engine.note(self.name, f"says {_shown(instruction)}")
+            self._carry_out(instruction)
+        if self._tick is not None:
+            self._tick.cancel()
+        wait = self.clock.until(self.agent.deadline())
+        if wait != float("inf"):
+            tick = self._mine(lambda: self.tell(heard.Tick()))
+            self._tick = self._engine.after(max(wait, 1e-6), tick)
+
+    def _mine(self, call: Callable[[], None]) -> Callable[[], None]:
+        """The call, unless this life of the agent is over by then."""
+        life = self._life
+
+        def checked() -> None:
+            if life == self._life:
+                call()
+
+        return checked
+
+    def _carry_out(self, order: say.Instruction) -> None:
+        match order:
+            case say.SendRegister(session) | say.SendReport(session) | say.SendAcquire(session):
+                park = order.message.park_seconds if isinstance(order, say.SendAcquire) else 0.0
+                self._call(session, self._plane.talk(self._wired(order)), order, park)
+            case say.Ship(session, task_id, fence, offset, data):
+                self._call(session, self._plane.ship(task_id, fence, offset, data), order, 0.0)
+            case say.Remember(at):
+                self._remembered = at
+            case say.Run(assignment, number):
+                mean = self._engine.rng.choice((0.002, 0.002, 0.3, 3.0))
+                begin = self._run(assignment, number)
+                self._engine.after(self._engine.soon(mean), self._mine(begin))
+            case say.Tail(task_id, offset):
+                self._ask(lambda supervisor: supervisor.tail(task_id, offset, self._read(task_id)))
+            case say.End(task_id, mode, grace):
+                self._ask(lambda supervisor: supervisor.cancel(task_id, mode, grace))
+            case say.Forget(task_id):
+                self._ask(lambda supervisor: supervisor.forget(task_id))
+            case say.Collect(task_id, _, raw, _):
+                collected = heard.TaskCollected(task_id, ending.of_process(raw))
+                self._engine.after(
+                    self._engine.soon(0.005), self._mine(lambda: self.tell(collected))
+                )
+            case say.StartPlane():
+                self._plane.wanted()
+            case say.DropEnvelopes() | say.Leave():
+                pass
+
+    def _run(self, assignment: Any, number: int) -> Callable[[], None]:
+        """The start, once prepared, over the connection that there is now."""
+        task_id = assignment.task_id
+        task = {
+            "task_id": task_id,
+            "fence": assignment.fence,
+            "job_id": assignment.job_id,
+            "index": assignment.index,
+            "note": note_of(assignment),
+            "timeout_seconds": assignment.timeout_seconds,
+        }
+        plan, ask = draw_plan(self._engine), self._asker()
+
+        def start(supervisor: Supervisor) -> None:
+            supervisor.start(task, plan)
+            started = heard.TaskStarted(task_id, number, self.clock.now())
+            self._engine.after(LOCAL, self._mine(lambda: self.tell(started)))
+
+        def begin() -> None:
+            if self._engine.chance(self._network.faults.refused_starts):
+                refused = Exit(TaskState.FAILED, Reason.NOT_FOUND, "not there", exit_code=127)
+                self.tell(heard.TaskRefused(task_id, number, refused))
+            else:
+                ask(start)
+
+        return begin
+
+    def _ask(self, request: Callable[[Supervisor], None]) -> None:
+        self._asker()(request)
+
+    def _asker(self) -> Callable[[Callable[[Supervisor], None]], None]:
+        """A way to ask over the connection of this moment: not heard by a supervisor that has
+        died meanwhile, nor by one that a newer agent has spoken to."""
+        connection, supervisor = self._connection, self.supervisor
+
+        def ask(request: Callable[[Supervisor], None]) -> None:
+            def arrive() -> None:
+                here = supervisor is not None and supervisor is self.supervisor
+                if here and supervisor.connection == connection:
+                    request(supervisor)
+
+            self._engine.after(LOCAL, arrive)
+
+        return ask
+
+    def _read(self, task_id: str) -> Callable[..., None]:
+        life, connection, supervisor = self._life, self._connection, self.supervisor
+
+        def answered(offset: int, data: bytes, raw: Any) -> None:
+            here = (self._life, self._connection, self.supervisor)
+            if here == (life, connection, supervisor):
+                self.tell(heard.LogRead(task_id, offset, data, raw))
+
+        return answered
+
+    def _call(self, session: int, execute: Any, order: Any, park: float) -> None:
+        answered = lambda value: self._mine_now(life, lambda: self._answered(order, value))  # noqa: E731
+        failed = lambda: self._mine_now(life, lambda: self.tell(heard.CallFailed(session)))  # noqa: E731
+        life = self._life
+        self._network.call(self.link, execute, answered, failed, ANSWER_SECONDS + park)
+
+    def _mine_now(self, life: int, call: Callable[[], None]) -> None:
+        if life == self._life:
+            call()
+
+    def _answered(self, order: Any, value: Any) -> None:
+        if isinstance(value, Exception):
+            self.tell(heard.CallFailed(order.session))
+            return
+        if type(order) in _ANSWERS and self._network.faults.through_json:
+            value = _ANSWERS[type(order)].from_json(json.loads(json.dumps(value.to_json())))
+        match order:
+            case say.SendRegister(session):
+                self.tell(heard.RegisterAnswered(session, value))
+            case say.SendReport(session):
+                self.tell(heard.ReportAnswered(session, value))
+            case say.SendAcquire(session, number):
+                self.tell(heard.AcquireAnswered(session, number, value))
+            case say.Ship(session, task_id):
+                self.tell(heard.LogShipped(session, task_id, value))
+
+    def _wired(self, order: Any) -> Any:
+        if not self._network.faults.through_json:
+            return order.message
+        return type(order.message).from_json(json.loads(json.dumps(order.message.to_json())))
+
+
+def draw_plan(engine: Engine) -> Plan:
+    rng = engine.rng
+    seconds = rng.choice((0.0, 0.01, engine.soon(2.0), engine.soon(10.0), engine.soon(40.0)))
+    prints = tuple(
+        (rng.uniform(0, seconds), rng.choice((10, 10, 200, 50_000)))
+        for _ in range(rng.randrange(4))
+    )
+    return Plan(seconds, rng.choice((0, 0, 0, 1, 3)), prints, rng.random() < 0.2)
+
+
+def _capabilities(engine: Engine, name: str) -> WorkerCapabilities:
+    gpus = tuple(
+        GpuDevice(f"GPU-{name}-{n}", n, "nvidia", "NVIDIA H100", "h100", 80.0, "dedicated", "9.0")
+        for n in range(engine.rng.choice((0, 2)))
+    )
+    cores = engine.rng.choice((1.0, 2.0, 4.0))
+    return WorkerCapabilities(name, "linux", "x86_64", cores, 16.0, 100.0, gpus=gpus)
+
+
+def _shown(thing: Any) -> str:
+    """A short, stable form for the trace."""
+    name = type(thing).__name__
+    parts = [str(getattr(thing, key)) for key in ("task_id", "number") if hasattr(thing, key)]
+    if (message := getattr(thing, "message", None)) is not None and hasattr(message, "tasks"):
+        parts += [
+            f"{news.task_id}:{news.exit.outcome if news.exit else news.phase}"
+            for news in message.tasks
+        ]
+    if (reply := getattr(thing, "reply", None)) is not None:
+        for key in ("recorded", "kill", "forget"):
+            if getattr(reply, key, ()):
+                parts.append(f"{key}={','.join(getattr(reply, key))}")
+        for key in ("assignments", "cancel"):
+            if getattr(reply, key, ()):
+                parts.append(f"{key}={','.join(one.task_id for one in getattr(reply, key))}")
+    return " ".join([name, *parts])

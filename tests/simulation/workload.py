@@ -1,0 +1,109 @@
+"""Clients: they submit with a key and try again until they are answered, and cancel at whim."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+from gpulayer.control_plane.submission import Submission
+from gpulayer.errors import GPULayerError
+from tests.simulation.engine import Engine
+from tests.simulation.machine import Broken
+from tests.simulation.network import Network
+from tests.simulation.plane import PlaneHost
+
+AGAIN_SECONDS = 0.3
+ANSWER_SECONDS = 10.0
+
+
+@dataclass(slots=True)
+class Clients:
+    """`accepted`: key -> job id, for each submission that was answered."""
+
+    engine: Engine
+    network: Network
+    host: PlaneHost
+    gpus: bool
+    accepted: dict[str, str] = field(default_factory=dict)
+    asked: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """key -> spec"""
+    cancelled: set[str] = field(default_factory=set)
+    """Job ids whose cancellation was answered."""
+
+    def plan(self, jobs: int, within: float) -> None:
+        """Have that many jobs submitted, and some of them cancelled, at random times."""
+        for number in range(jobs):
+            key = f"key-{number}"
+            self.asked[key] = self._spec(number)
+            self.engine.after(self.engine.rng.uniform(0, within), lambda key=key: self._submit(key))  # type: ignore[misc]
+
+    @property
+    def waiting(self) -> bool:
+        return len(self.accepted) < len(self.asked)
+
+    def _submit(self, key: str) -> None:
+        asked = Submission(self.asked[key], {}, key)
+        link = self.network.link()
+
+        def answered(value: Any) -> None:
+            if isinstance(value, GPULayerError):
+                raise Broken(f"a good submission was refused: {value}")
+            job = value[0]
+            known = self.accepted.setdefault(key, job.id)
+            if known != job.id:
+                raise Broken(f"the key {key} was given to {known} and to {job.id}")
+            if _text(job.spec["workload"]) != _text(self.asked[key]["workload"]):
+                raise Broken(f"{job.id} is not the job that was submitted")
+            self.engine.note("client", f"{key} is {job.id}")
+            if known == job.id and job.id not in self.cancelled and self.engine.chance(0.3):
+                self.engine.after(self.engine.soon(8.0), lambda: self._cancel(job.id))
+
+        self.network.call(
+            link,
+            self.host.ask(lambda plane: plane.submit([asked])),
+            answered,
+            lambda: self._later(lambda: self._submit(key)),
+            ANSWER_SECONDS,
+        )
+
+    def _cancel(self, job_id: str) -> None:
+        mode = self.engine.rng.choice(("int", "term", "kill"))
+
+        def answered(value: Any) -> None:
+            if isinstance(value, GPULayerError):
+                raise Broken(f"{job_id} cannot be cancelled: {value}")
+            self.engine.note("client", f"cancelled {job_id}")
+            self.cancelled.add(job_id)
+
+        self.network.call(
+            self.network.link(),
+            self.host.ask(lambda plane: plane.cancel(job_id, mode=mode, grace_seconds=3.0)),
+            answered,
+            lambda: self._later(lambda: self._cancel(job_id)),
+            ANSWER_SECONDS,
+        )
+
+    def _later(self, call: Any) -> None:
+        self.engine.after(AGAIN_SECONDS, call)
+
+    def _spec(self, number: int) -> dict[str, Any]:
+        rng = self.engine.rng
+        spec: dict[str, Any] = {
+            "name": f"job{number}",
+            "workload": {"kind": "command", "command": ["work", str(number)]},
+            "priority": rng.randrange(3),
+            "resources": {"cpu_cores": rng.choice((0.5, 1.0, 1.0))},
+        }
+        if self.gpus and rng.random() < 0.3:
+            spec["resources"] |= {"accelerator": "cuda", "gpu_count": rng.choice((1, 2))}
+        if rng.random() < 0.5:
+            retry_on = rng.choice((["worker_lost"], ["worker_lost", "failed"], ["exit:3"]))
+            spec["retry"] = {"max_attempts": rng.choice((2, 3)), "retry_on": retry_on}
+        if rng.random() < 0.2:
+            spec["timeout_seconds"] = rng.choice((0.5, 5.0, 20.0))
+        return spec
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, sort_keys=True)

@@ -1,0 +1,157 @@
+"""One run: a plane, workers, clients, faults for a while, then a whole world until all is quiet."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from gpulayer.control_plane.plane import ControlPlane
+from gpulayer.worker.agent import Agent
+from tests.simulation.engine import Engine
+from tests.simulation.faults import NONE, Faults
+from tests.simulation.invariants import Invariants
+from tests.simulation.machine import Broken, Physics
+from tests.simulation.network import Network
+from tests.simulation.plane import PlaneHost
+from tests.simulation.worker import Worker
+from tests.simulation.workload import Clients
+
+CHAOS_SECONDS = 60.0
+QUIET_SECONDS = 900.0
+"""Longest time from the healing to the end of the last job: retries wait up to minutes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What a planted bug may replace."""
+
+    plane: Callable[..., Any] = ControlPlane
+    agent: Callable[..., Agent] = Agent
+    faults: Callable[[Faults], Faults] = field(default=lambda drawn: drawn)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    seed: int
+    digest: str
+    events: int
+    commits: int
+    seconds: float
+    """Virtual time."""
+    broken: str | None
+    trace: tuple[str, ...] = ()
+
+
+def run(seed: int, parts: Parts | None = None, *, keep_trace: bool = False) -> Outcome:
+    """One whole run. What does not hold is told in the outcome, with its seed."""
+    scratch = "/dev/shm" if Path("/dev/shm").is_dir() else None
+    folder = tempfile.mkdtemp(prefix="gpulayer-sim-", dir=scratch)
+    world = None
+    engine = Engine(seed, keep_trace=keep_trace)
+    broken = None
+    try:
+        world = World(engine, folder, parts or Parts())
+        world.play()
+    except Broken as error:
+        broken = f"seed {seed}, at {engine.now:.3f} s: {error}"
+    finally:
+        if world is not None and world.host.store is not None:
+            world.host.store.close()
+        shutil.rmtree(folder)
+    commits = world.host.commits if world is not None else 0
+    trace = tuple(engine.lines or ())
+    return Outcome(seed, engine.digest(), engine.events, commits, engine.now, broken, trace)
+
+
+class World:
+    def __init__(self, engine: Engine, folder: str, parts: Parts) -> None:
+        self.engine = engine
+        rng = engine.rng
+        self.faults = parts.faults(Faults.draw(rng))
+        engine.note("world", repr(self.faults))
+        self.physics = Physics(engine)
+        self.host = PlaneHost(engine, folder, lambda: self.network.hang_up(), parts.plane)
+        self.network = Network(engine, self.host)
+        self.network.faults = self.faults
+        names = [f"w{number}" for number in range(rng.choice((1, 1, 2, 3)))]
+        self.workers = [
+            Worker(name, engine, self.network, self.host, self.physics, parts.agent)
+            for name in names
+        ]
+        gpus = any(len(worker.capabilities.gpus or ()) == 2 for worker in self.workers)
+        self.clients = Clients(engine, self.network, self.host, gpus)
+        self.invariants = Invariants(engine, self.host, self.clients, self.workers, self.physics)
+
+    def play(self) -> None:
+        self.clients.plan(self.engine.rng.randrange(4, 14), CHAOS_SECONDS * 0.8)
+        self._plan_faults()
+        self.engine.run(CHAOS_SECONDS, after_each=self.invariants.look)
+        self._heal()
+        healed = self.engine.now
+
+        def look() -> None:
+            self.invariants.look()
+            self.invariants.overstaying(healed)
+
+        self.engine.run(healed + QUIET_SECONDS, after_each=look, done=self._quiet)
+        self.engine.run(self.engine.now + 30.0, after_each=look)
+        self.invariants.end()
+
+    def _plan_faults(self) -> None:
+        rng, faults = self.engine.rng, self.faults
+        self._repeat(faults.plane_crash, self._crash_plane)
+        self._repeat(faults.agent_crash, lambda: rng.choice(self.workers).crash_agent())
+        self._repeat(faults.supervisor_crash, lambda: rng.choice(self.workers).crash_supervisor())
+        self._repeat(faults.both_crash, self._crash_both)
+        self._repeat(faults.cut, self._cut)
+        self._repeat(faults.wall_jump, self._jump)
+
+    def _repeat(self, mean: float, fault: Callable[[], None]) -> None:
+        if mean <= 0:
+            return
+
+        def strike() -> None:
+            if self.engine.now < CHAOS_SECONDS:
+                fault()
+                self.engine.after(self.engine.soon(mean), strike)
+
+        self.engine.after(self.engine.soon(mean), strike)
+
+    def _crash_plane(self) -> None:
+        if self.engine.chance(self.faults.at_statement):
+            self.host.crash_in(self.engine.rng.randrange(60))
+        else:
+            self.host.crash(self.engine.rng.uniform(0.1, 8.0))
+
+    def _crash_both(self) -> None:
+        worker = self.engine.rng.choice(self.workers)
+        worker.crash_agent()
+        worker.crash_supervisor()
+
+    def _cut(self) -> None:
+        worker = self.engine.rng.choice(self.workers)
+        worker.link.cut_until = self.engine.now + self.engine.soon(25.0)
+        self.engine.note(worker.name, f"is cut off until {worker.link.cut_until:.3f}")
+
+    def _jump(self) -> None:
+        clock = self.engine.rng.choice([self.host.clock, *(w.clock for w in self.workers)])
+        clock.jump(self.engine.rng.choice((-86_400.0, -3_600.0, -5.0, 5.0, 3_600.0, 86_400.0)))
+
+    def _heal(self) -> None:
+        self.engine.note("world", "is whole again")
+        self.network.faults = NONE
+        for worker in self.workers:
+            worker.link.cut_until = -1.0
+        self.host.crash_in(-1)
+        self.host.wanted()
+
+    def _quiet(self) -> bool:
+        store = self.host.store
+        if store is None or self.clients.waiting or self.physics.alive:
+            return False
+        with store.read() as reader:
+            return reader.unfinished() == 0
