@@ -29,6 +29,7 @@ from gpulayer.contracts.states import LIVE_TASK_STATES
 from gpulayer.control_plane.lifecycle import jobs as rules
 from gpulayer.control_plane.ports import Ports, Reader, Tx, then
 from gpulayer.control_plane.scheduler.place import place
+from gpulayer.control_plane.scheduler.replay import as_seen
 from gpulayer.control_plane.sessions import Session, Sessions
 from gpulayer.control_plane.wakeups import ANY_JOB, job_topic, worker_topic
 
@@ -104,14 +105,14 @@ class Dispatcher:
         topics: set[str] = set()
         said: dict[ShapeId, tuple[object, ...]] = {}
         moved = 0
-        for decision in place(snapshot):
+        for decision, seen in as_seen(snapshot, place(snapshot)):
             told = self._carry_out(tx, decision, now)
             moved += bool(told)
             topics |= told
             if not told:
                 said[decision.shape_id] = (decision.outcome, decision.verdicts, decision.summary)
             if told or self._said.get(decision.shape_id) != said[decision.shape_id]:
-                tx.put_decision(decision, at=now, inputs=_inputs(snapshot, decision))
+                tx.put_decision(decision, at=now, inputs={"snapshot": seen})
         has_more = moved > 0 and len(queue) >= self._ports.settings.pass_jobs
         return Pass(moved, frozenset(topics), said, has_more)
 
@@ -177,11 +178,3 @@ def _shape(tx: Tx, shape_id: ShapeId) -> Shape:
     if shape is None:
         raise LookupError(f"shape {shape_id} of a queued job is not stored")
     return shape
-
-
-def _inputs(snapshot: Snapshot, decision: Decision) -> dict[str, object]:
-    return {
-        "shape": snapshot.shapes[decision.shape_id],
-        "workers": snapshot.workers,
-        "limits": dict(snapshot.limits),
-    }

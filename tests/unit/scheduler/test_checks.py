@@ -24,6 +24,8 @@ NEVER: list[tuple[Shape, WorkerView, str, str]] = [
     (a_shape(cpu_arch=("arm64",)), a_worker(), "cpu_arch", "needs arm64, has x86_64"),
     (a_shape(cpu_cores=64.0), a_worker(), "cpu_cores", "needs 64 cores, has 8 in all"),
     (a_shape(memory_gb=64.0), a_worker(), "memory", "needs 64 GB of memory, has 32 GB in all"),
+    (a_shape(memory_gb=32.0), a_worker(memory_gb=31.98), "memory",
+     "needs 32 GB of memory, has 31.9 GB in all"),
     (a_shape(disk_gb=900.0), a_worker(), "disk", "needs 900 GB of disk, has 500 GB"),
     (a_shape(python=">=3.13"), a_worker(), "python", "needs Python>=3.13, has 3.12.7"),
     (a_shape(frameworks=(("torch", ">=2.6"),)), a_worker(), "framework",
@@ -61,6 +63,8 @@ BUSY: list[tuple[Shape, WorkerView, str, str]] = [
      "needs 4 free cores, has 2 of 8"),
     (a_shape(cpu_cores=0.5), a_worker(cpu_cores=2.0, allocations=[holding(1.75)]), "cpu_cores",
      "needs 0.5 free cores, has 0.25 of 2"),
+    (a_shape(cpu_cores=1e-9), a_worker(allocations=[holding(9.0)]), "cpu_cores",
+     "needs 1e-06 free cores, has 0 of 8"),
     (a_shape(memory_gb=16.0), a_worker(allocations=[holding(memory_gb=20.0)]), "memory",
      "needs 16 GB of free memory, has 12 of 32 GB"),
 ]  # fmt: skip

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 from gpulayer.contracts.decision import Snapshot
 from gpulayer.control_plane.scheduler.place import place
@@ -54,13 +54,17 @@ def test_a_record_holds_one_job_and_what_earlier_ones_took() -> None:
 
 
 def test_a_snapshot_survives_json_whatever_its_order() -> None:
-    mixed = replace(
-        BUSY_DAY, queue=BUSY_DAY.queue[::-1], workers=BUSY_DAY.workers[::-1]
-    )
+    mixed = replace(BUSY_DAY, queue=BUSY_DAY.queue[::-1], workers=BUSY_DAY.workers[::-1])
     text = canonical(snapshot_to_json(BUSY_DAY))
     assert canonical(snapshot_to_json(mixed)) == text
     again: Snapshot = snapshot_from_json(json.loads(text))
     assert canonical(snapshot_to_json(again)) == text
+
+
+def test_a_record_may_hold_the_snapshot_field_by_field() -> None:
+    for decision, seen in as_seen(BUSY_DAY, place(BUSY_DAY)):
+        stored = json.loads(json.dumps({"snapshot": asdict(seen)}))
+        assert replay(stored) == decision
 
 
 def test_what_a_newer_version_adds_is_ignored() -> None:

@@ -91,21 +91,22 @@ def _arch(need: tuple[str, ...], have: str) -> tuple[Check, ...]:
 
 
 def _cores(need: int, have: tuple[int, int]) -> tuple[Check, ...]:
-    amount, noun = _shown(need), "core" if need == micro(1) else "cores"
+    amount, noun = f"{need / 1_000_000:g}", "core" if need == micro(1) else "cores"
     ever, now = f"{amount} {noun}", f"{amount} free {noun}"
     return (_amount("cpu_cores", need, *have, ever, now, unit=""),)
 
 
 def _memory(need: int, have: tuple[int | None, int]) -> tuple[Check, ...]:
     total, free = have
-    ever, now = f"{_shown(need)} GB of memory", f"{_shown(need)} GB of free memory"
+    amount = f"{need / 1_000_000:g}"
+    ever, now = f"{amount} GB of memory", f"{amount} GB of free memory"
     if total is None:
         return (Check("memory", Fit.UNKNOWN, ever, "an amount that is not known yet"),)
     return (_amount("memory", need, total, free, ever, now, unit=" GB"),)
 
 
 def _disk(need: float, have: float | None) -> tuple[Check, ...]:
-    text = f"{number(need)} GB of disk"
+    text = f"{need:g} GB of disk"
     if have is None:
         return (Check("disk", Fit.UNKNOWN, text, "an amount that is not known yet"),)
     fit = Fit.YES if have >= need else Fit.NEVER
@@ -169,14 +170,14 @@ RULES: tuple[Rule, ...] = (
     Rule("gpus", devices.need_of, devices.fact_of, _gpus, changes=True),
     Rule(
         "cpu_cores",
-        lambda s: micro(s.cpu_cores),
+        lambda s: max(1, micro(s.cpu_cores)),
         lambda n, m: (m.cores, m.free_cores),
         _cores,
         changes=True,
     ),
     Rule(
         "memory",
-        lambda s: None if s.memory_gb is None else micro(s.memory_gb),
+        lambda s: None if s.memory_gb is None else max(1, micro(s.memory_gb)),
         lambda n, m: (m.memory, m.free_memory),
         _memory,
         changes=True,

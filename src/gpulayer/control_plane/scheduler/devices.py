@@ -6,6 +6,7 @@ So the reasons never contradict each other, and they say together exactly which 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, TypeVar
 
@@ -164,7 +165,7 @@ def _memory(state: _State) -> Check | None:
     have = _reached(sizes, state.need.gpus)
     text = "memory that is not known yet" if have is None else f"{number(have)} GB"
     gap = 0.0 if have is None else max(0.0, 1 - have / need)
-    return Check("gpu_memory", fit, f"{number(need)} GB per GPU", text, gap)
+    return Check("gpu_memory", fit, f"{need:g} GB per GPU", text, gap)
 
 
 def _capability(state: _State) -> Check | None:
@@ -232,10 +233,10 @@ _STAGES: tuple[Callable[[_State], Check | None], ...] = (
 
 
 def number(value: float) -> str:
-    """`24`, `79.6`, `0.25`: no more digits than people read."""
-    digits = 2 if value < 10 else 1 if value < 1000 else 0
-    text = f"{value:.{digits}f}"
-    return text.rstrip("0").rstrip(".") if digits else text
+    """`24`, `79.9`, `0.25`: what there is, with no more digits than people read. Rounded down, so
+    that too little never looks like enough."""
+    scale = 100 if value < 10 else 10
+    return f"{math.floor(value * scale + 1e-6) / scale:g}"
 
 
 def _stop(check: Check) -> Funnel:
