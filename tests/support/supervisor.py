@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -168,12 +169,66 @@ class SupervisorHome:
                 return Ended(task_id, reply["exit"], bytes(data))
 
 
+class Screen:
+    """An attached client: what it was sent, frame by frame."""
+
+    def __init__(self, home: SupervisorHome, **attach: Any) -> None:
+        self.connection = home.connect()
+        self.events: list[dict[str, Any]] = []
+        self.out = {frame: bytearray() for frame in "12T"}
+        envelope = attach.pop("envelope", None) or home.envelope()
+        streams = {"0": "null", "1": "pipe", "2": "pipe", **attach.pop("streams", {})}
+        self.request = {"streams": streams, "merged": False, "mode": "plain", **attach}
+        self.ids = self.connection.call("attach", envelope=envelope, **self.request)
+
+    def start(
+        self, home: SupervisorHome, agent: frames.Connection, *argv: str, **changes: Any
+    ) -> str:
+        """Starts a task for this client and waits until it runs."""
+        task = home.task(*argv, **{**self.ids, "stdin": "attach", **changes})
+        agent.call("start", task=task)
+        self.until(lambda: self.event("started") is not None)
+        return str(task["task_id"])
+
+    def event(self, name: str) -> dict[str, Any] | None:
+        return next((e for e in self.events if e["event"] == name), None)
+
+    def until(self, claim: Callable[[], bool]) -> None:
+        """Receives until the claim holds. EOFError where the connection ends first."""
+        while not claim():
+            kind, payload, _ = self.connection.recv()
+            if kind == frames.JSON:
+                self.events.append(payload)
+            else:
+                assert self.event("exited") is None, "output after the end"
+                self.out[kind] += payload
+
+    def until_shown(self, text: bytes, frame: str = "T") -> None:
+        self.until(lambda: text in self.out[frame])
+
+    def until_exited(self) -> dict[str, Any]:
+        self.until(lambda: self.event("exited") is not None)
+        event = self.event("exited")
+        assert event is not None
+        ending: dict[str, Any] = event["exit"]
+        return ending
+
+    def say(self, op: str, **fields: Any) -> None:
+        self.connection.send_json({"op": op, **fields})
+
+    def type(self, keys: bytes) -> None:
+        self.connection.send(frames.INPUT, keys)
+
+    def leave(self) -> None:
+        self.connection.close()
+
+
 class Ended:
     """A task that has ended: its exit and its log."""
 
-    def __init__(self, task_id: str, exit: dict[str, Any], log: bytes) -> None:
+    def __init__(self, task_id: str, ending: dict[str, Any], log: bytes) -> None:
         self.task_id = task_id
-        self.exit = exit
+        self.exit = ending
         self.log = log
         self.records = segments.decode(log)
 

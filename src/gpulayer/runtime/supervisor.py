@@ -44,7 +44,7 @@ from gpulayer.runtime.digest import sha256_hex
 from gpulayer.runtime.dispatch import Dispatch
 from gpulayer.runtime.envelopes import Envelopes
 from gpulayer.runtime.journal import Journal
-from gpulayer.runtime.loop import Loop
+from gpulayer.runtime.loop import READ, Loop
 from gpulayer.runtime.peers import Listener
 from gpulayer.runtime.roster import Roster
 from gpulayer.runtime.spawn import reset_signals
@@ -62,7 +62,10 @@ LOG_BYTES = 256 << 10
 
 
 class Settings:
-    """`--home --runtime --idle-seconds --containment auto|keeper|cgroup --ready-fd`."""
+    """`--home --runtime --idle-seconds --containment auto|keeper|cgroup --ready-fd --owner-fd`.
+
+    The owner's descriptor is a pipe: at its end all tasks are ended and the supervisor leaves.
+    """
 
     def __init__(self, argv: Sequence[str]) -> None:
         given = {argv[i]: argv[i + 1] for i in range(0, len(argv) - 1, 2)}
@@ -71,6 +74,7 @@ class Settings:
         self.idle_seconds = float(given.get("--idle-seconds", "60"))
         self.containment = given.get("--containment", "auto")
         self.ready_fd = int(given.get("--ready-fd", "-1"))
+        self.owner_fd = int(given.get("--owner-fd", "-1"))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -119,6 +123,8 @@ class Supervisor:
         for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             self._loop.on_signal(signum, self._end_all)
         self._roster.take_over()
+        if self._settings.owner_fd >= 0:
+            self._loop.watch(self._settings.owner_fd, READ, self._owner_left)
         self._listen()
         self._check()
         self._changed()
@@ -150,6 +156,10 @@ class Supervisor:
             self._leave()
         elif not self._dispatch.peers:
             self._idle = self._loop.after(self._settings.idle_seconds, self._leave)
+
+    def _owner_left(self) -> None:
+        self._loop.unwatch(self._settings.owner_fd)
+        self._end_all()
 
     def _end_all(self) -> None:
         self._leaving = True
@@ -211,10 +221,10 @@ def _stand_alone(settings: Settings) -> None:
     for source, target in ((null, 0), (null, 1), (log, 2)):
         os.dup2(source, target)
     first = 3
-    if settings.ready_fd >= 3:
-        os.closerange(3, settings.ready_fd)
-        first = settings.ready_fd + 1
-        os.set_inheritable(settings.ready_fd, False)
+    for kept in sorted(fd for fd in (settings.ready_fd, settings.owner_fd) if fd >= 3):
+        os.closerange(first, kept)
+        first = kept + 1
+        os.set_inheritable(kept, False)
     os.closerange(first, os.sysconf("SC_OPEN_MAX"))
 
 

@@ -9,9 +9,9 @@ import shlex
 import urllib.parse
 
 import pytest
+from hypothesis import given, settings, strategies as st
+
 from gpulayer.runtime.redaction import MOST_NEEDLES, Redactor, needles
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 SECRET = "tOp/s3cr+t&'x\"=<y> z\\w"
 MARK = b"[redacted:KEY]"
