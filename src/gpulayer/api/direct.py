@@ -7,7 +7,9 @@ own threads. Same routes, same bodies, same errors as over HTTP, without the byt
 from __future__ import annotations
 
 import json
+import os
 import re
+import tempfile
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
@@ -41,7 +43,7 @@ class Direct:
         park: float = 0.0,
     ) -> Reply:
         """As `wire.Wire.request`."""
-        answer = self._answer(method, path, body)
+        answer = self._answer(method, path, body or b"")
         if isinstance(answer, Raw):
             data = answer.data
             if answer.file is not None:
@@ -55,17 +57,36 @@ class Direct:
 
     def _answer(self, method: str, path: str, body: Any) -> Any:
         split = urlsplit(path)
-        for pattern, route in _PATTERNS:
-            match = pattern.fullmatch(split.path)
-            if match is not None and route.method == method:
-                found = {name: unquote(value) for name, value in match.groupdict().items()}
-                call = Call(found, dict(parse_qsl(split.query)), body)
-                return settle_blocking(
-                    getattr(self._handlers, route.name)(call), self._handlers.wakeups
-                )
-        raise UsageError("usage", f"{method} {split.path} is not a route of this plane")
+        route, found = _route(method, split.path)
+        if route.name == "put_artifact":
+            body = self._uploaded(body)
+        call = Call(found, dict(parse_qsl(split.query)), body)
+        answer = getattr(self._handlers, route.name)(call)
+        return settle_blocking(answer, self._handlers.wakeups)
+
+    def _uploaded(self, data: bytes) -> str:
+        """The handler takes an upload as a file, and removes it."""
+        os.makedirs(self._handlers.uploads, exist_ok=True)
+        fd, path = tempfile.mkstemp(dir=self._handlers.uploads)
+        with os.fdopen(fd, "wb") as file:
+            file.write(data)
+        return path
 
 
+def _route(method: str, path: str) -> tuple[Route, dict[str, str]]:
+    known = _PLAIN.get((method, path))
+    if known is not None:
+        return known, {}
+    for pattern, route in _PATTERNS:
+        match = pattern.fullmatch(path)
+        if match is not None and route.method == method:
+            return route, {name: unquote(value) for name, value in match.groupdict().items()}
+    raise UsageError("usage", f"{method} {path} is not a route of this plane")
+
+
+_PLAIN = {(route.method, route.path): route for route in ROUTES if "{" not in route.path}
 _PATTERNS: list[tuple[re.Pattern[str], Route]] = [
-    (re.compile(re.sub(r"\{(\w+)\}", r"(?P<\1>[^/]+)", route.path)), route) for route in ROUTES
+    (re.compile(re.sub(r"\{(\w+)\}", r"(?P<\1>[^/]+)", route.path)), route)
+    for route in ROUTES
+    if "{" in route.path
 ]

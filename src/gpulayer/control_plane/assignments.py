@@ -73,13 +73,15 @@ class Assignments:
             live = reader.live_tasks(worker_id=session.worker.id)
             orders = cancels(reader, live)
             new = [t for t in live if t.state is TaskState.ASSIGNED and t.id not in session.kept]
-            wanted: list[tuple[str, str]] = [("run", task.id) for task in new]
-            wanted += [(order.mode, order.task_id) for order in orders]
-            due = session.hand_out(wanted, now, self._ports.settings.redeliver_seconds)
-            return Acquired(
-                assignments=tuple(_assignment(reader, t) for t in new if ("run", t.id) in due),
-                cancel=tuple(order for order in orders if (order.mode, order.task_id) in due),
-            )
+            ready = [(("run", task.id), _assignment(reader, task)) for task in new]
+        # Not while reading: a report holds the session's lock when it asks the store.
+        wanted: list[tuple[str, str]] = [key for key, _ in ready]
+        wanted += [(order.mode, order.task_id) for order in orders]
+        due = session.hand_out(wanted, now, self._ports.settings.redeliver_seconds)
+        return Acquired(
+            assignments=tuple(assignment for key, assignment in ready if key in due),
+            cancel=tuple(order for order in orders if (order.mode, order.task_id) in due),
+        )
 
     def _is_newest(self, session: Session, message: Acquire) -> bool:
         with session.lock:

@@ -76,7 +76,10 @@ def launch(
     finally:
         for copy in copies:
             os.close(copy)
-    os.waitpid(pid, 0)
+    try:
+        os.waitpid(pid, 0)
+    except ChildProcessError:
+        pass  # a program that ignores SIGCHLD, or reaps all, has done it
 
 
 def become(fds: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, Protocol
@@ -37,6 +38,12 @@ class Submitter(Protocol):
     def origin(self, extra: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
         """The origin of a submission made now, and the id of its envelope."""
 
+    def again(self, origin: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
+        """The same for another try of a job of that origin, in its folder."""
+
+    def forget(self) -> None:
+        """Leave the connection to the process that forked this one."""
+
     def close(self) -> None: ...
 
 
@@ -44,12 +51,22 @@ class Client:
     """Talks to one plane. Any number of threads may share one client; close it when done."""
 
     def __init__(self, transport: Callable[[], Transport], submitter: Submitter) -> None:
-        self.session = SystemIds().token(16)
         self._transport = transport
         self._submitter = submitter
-        self._local = threading.local()
         self._ids = SystemIds()
+        self._begin()
+        _clients.add(self)
+
+    def _begin(self) -> None:
+        self.session = self._ids.token(16)
+        """Names this client's jobs among all."""
+        self._local = threading.local()
         self._watcher = Watcher(self)
+
+    def forget(self) -> None:
+        """For a forked child: connections, locks and threads are its parent's, so begin anew."""
+        self._submitter.forget()
+        self._begin()
 
     def submit(
         self, command: Sequence[str] | Mapping[str, Any], /, **options: Any
@@ -61,6 +78,7 @@ class Client:
         self, specs: Sequence[Mapping[str, Any]], *, origin: Mapping[str, Any] | None = None
     ) -> list[Job]:
         """Queue many jobs of one origin, in order. Each batch is accepted whole or not at all."""
+        self._wire()  # the supervisor is there once a plane is
         made, envelope = self._submitter.origin(origin or {})
         made["session"] = self.session
         jobs: list[Job] = []
@@ -101,9 +119,21 @@ class Client:
 
     def plan(self, command: Sequence[str] | Mapping[str, Any], /, **options: Any) -> dict[str, Any]:
         """What would happen to the job, and why. Nothing is submitted."""
+        self._wire()
         origin, _ = self._submitter.origin({})
         body = {"spec": _spec(command, options), "origin": origin}
         return dict(self.call("POST", "/v1/plan", body))
+
+    def retry(self, job: Job) -> Job:
+        """An ended job again, as a new one: the world as it is here now, in the old one's folder."""
+        self._wire()
+        origin, envelope = self._submitter.again(job.refresh().get("origin") or {})
+        body = {
+            "origin": {**origin, "session": self.session},
+            "envelope_id": envelope,
+            "idempotency_key": self._ids.token(26),
+        }
+        return Job(self, self.call("POST", self.path(job.id, "retry"), body))
 
     def job(self, selector: str) -> Job:
         """A job by id, unique prefix, name or `last`. Raises NotFoundError."""
@@ -149,7 +179,7 @@ class Client:
         return f"/v1/jobs/{quote(selector, safe='')}{tail}" + (f"?{text}" if text else "")
 
     def close(self) -> None:
-        """End the connections. Jobs go on. Safe to call twice."""
+        """End the connections; who waits for a job is told so. Jobs go on. Safe to call twice."""
         self._watcher.close()
         self._submitter.close()
 
@@ -160,11 +190,10 @@ class Client:
         self.close()
 
     def _wire(self) -> Transport:
-        held: tuple[int, Transport] | None = getattr(self._local, "wire", None)
-        if held is None or held[0] != os.getpid():  # a forked child must not share the socket
-            held = (os.getpid(), self._transport())
-            self._local.wire = held
-        return held[1]
+        held: Transport | None = getattr(self._local, "wire", None)
+        if held is None:
+            held = self._local.wire = self._transport()
+        return held
 
 
 def as_completed(jobs: Iterable[Job], timeout: float | None = None) -> Iterator[Job]:
@@ -195,8 +224,17 @@ def _spec(work: Sequence[str] | Mapping[str, Any], options: Mapping[str, Any]) -
             "usage",
             "a command is a list of words, not one string",
             why="no shell splits it",
-            hint=f"{work.split()!r}, or ['sh', '-c', {work!r}]",
+            hint=(f"gl.submit({work.split()!r})", f"gl.submit({['sh', '-c', work]!r})"),
         )
     return spec_of({"kind": "command", "command": [os.fspath(word) for word in work]}, options)
 
 
+_clients: weakref.WeakSet[Client] = weakref.WeakSet()
+
+
+def _forget_after_fork() -> None:
+    for client in list(_clients):
+        client.forget()
+
+
+os.register_at_fork(after_in_child=_forget_after_fork)

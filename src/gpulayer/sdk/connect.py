@@ -99,11 +99,11 @@ def _local() -> Client:
     return Client(lambda: ensure_plane(places), Submitter(places))
 
 
-def _forget_after_fork() -> None:
-    """A forked child must not speak on its parent's sockets."""
-    global _default  # noqa: PLW0603
-    _default = None
-    _open.clear()
+def _renew_lock() -> None:
+    """In a forked child: another thread of the parent may have held it. The clients themselves
+    begin anew (`Client.forget`)."""
+    global _lock  # noqa: PLW0603
+    _lock = threading.RLock()
 
 
-os.register_at_fork(after_in_child=_forget_after_fork)
+os.register_at_fork(after_in_child=_renew_lock)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+from collections import deque
 from collections.abc import Generator, Iterator, Mapping
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
@@ -24,7 +26,8 @@ class Job:
     def __init__(self, client: Client, found: Mapping[str, Any]) -> None:
         self._client = client
         self._found = dict(found)
-        self._future: Future[Any] | None = None
+        self._future: tuple[int, Future[Any]] | None = None
+        """With the process that asked for it: nobody resolves it in a forked child."""
 
     @property
     def id(self) -> str:
@@ -85,9 +88,10 @@ class Job:
 
     def future(self) -> Future[Any]:
         """A `concurrent.futures.Future` of the result. The same one at each call."""
-        if self._future is None:
-            self._future = self._client.future_of(self)
-        return self._future
+        here = os.getpid()
+        if self._future is None or self._future[0] != here:
+            self._future = here, self._client.future_of(self)
+        return self._future[1]
 
     def __await__(self) -> Generator[Any, None, Any]:
         return asyncio.wrap_future(self.future()).__await__()
@@ -110,9 +114,9 @@ class Job:
         self._client.call("POST", self._client.path(self.id, "cancel"), body)
 
     def retry(self) -> Job:
-        """The same job again, as a new one of this client."""
-        body = {"session": self._client.session}
-        return Job(self._client, self._client.call("POST", self._client.path(self.id, "retry"), body))
+        """The same job again, as a new one: with the program's environment as it is now, in the
+        folder of this one. Refused before it has ended."""
+        return self._client.retry(self)
 
     def outputs(self) -> list[dict[str, Any]]:
         """Files that it left in its output folder: [{path, digest, size}]."""
@@ -138,7 +142,7 @@ class Job:
 
     def _last_lines(self) -> list[str]:
         try:
-            return list(self.logs())[-LAST_LINES:]
+            return list(deque(self.logs(), LAST_LINES))
         except GPULayerError:
             return []
 

@@ -41,6 +41,21 @@ def origin_of(seen: world.World, argv: Sequence[str] = ()) -> dict[str, Any]:
     return found
 
 
+def origin_again(seen: world.World, old: Mapping[str, Any]) -> dict[str, Any]:
+    """The origin of another try: what `seen` has now, in the folder of the old one, which `seen`
+    then names too. Without a watcher, since the terminal of the old one has gone."""
+    folder = str(old.get("cwd") or seen.envelope["cwd"])
+    try:
+        found = os.stat(folder)
+        device, inode = found.st_dev, found.st_ino
+    except OSError:
+        device, inode = 0, 0  # the start itself says what is wrong with it
+    seen.envelope.update(cwd=folder, cwd_dev=device, cwd_ino=inode)
+    seen.close()
+    kept = {key: old[key] for key in ("function", "argv_text") if key in old}
+    return {**origin_of(seen), **kept}
+
+
 class Submitter:
     """Captures the program's world for each submission, and gives each new one to the supervisor.
 
@@ -53,15 +68,27 @@ class Submitter:
         self._lock = threading.Lock()
         self._supervisor: Connection | None = None
         self._known: tuple[Any, dict[str, Any], str] | None = None
-        self._pid = os.getpid()
 
     def origin(self, extra: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
         """The origin of a submission made now, with `extra`, and its envelope's id."""
         with self._lock:
-            mark = (os.getcwd(), sys.executable, tuple(os.environb.items()), os.getpid())
+            mark = (os.getcwd(), sys.executable, tuple(os.environb.items()))
             if self._known is None or self._known[0] != mark or not self._is_connected():
                 self._known = (mark, *self._register())
             return {**self._known[1], **extra}, self._known[2]
+
+    def again(self, origin: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
+        """The origin and envelope of another try of a job, in that job's folder."""
+        with self._lock:
+            seen = world.of_program()
+            made = origin_again(seen, origin)
+            return made, self._give(seen)
+
+    def forget(self) -> None:
+        """In a forked child: the connection is the parent's."""
+        self._lock = threading.Lock()
+        self.close()
+        self._known = None
 
     def close(self) -> None:
         """Let go of the supervisor. Safe to call twice."""
@@ -71,15 +98,18 @@ class Submitter:
                 self._supervisor = None
 
     def _register(self) -> tuple[dict[str, Any], str]:
-        if self._supervisor is None or self._pid != os.getpid():
-            self._supervisor, self._pid = world.connect_supervisor(self._places), os.getpid()
         seen = world.of_program()
         try:
-            fds = {"cwd": seen.folder_fd} if seen.folder_fd >= 0 else None
-            reply = self._supervisor.call("envelope", fds=fds, envelope=seen.envelope, keep=True)
+            envelope = self._give(seen)
         finally:
             seen.close()
-        return origin_of(seen), str(reply["envelope_id"])
+        return origin_of(seen), envelope
+
+    def _give(self, seen: world.World) -> str:
+        if not self._is_connected():
+            self._supervisor = world.connect_supervisor(self._places)
+        assert self._supervisor is not None
+        return world.give_envelope(self._supervisor, seen)
 
     def _is_connected(self) -> bool:
         """Whether the supervisor that took the envelope is still there; nothing is expected from

@@ -10,6 +10,7 @@ import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
+from gpulayer.errors import GPULayerError
 from gpulayer.sdk.client import Client, as_completed
 from gpulayer.sdk.connect import current
 from gpulayer.sdk.describe import require_known, spec_of
@@ -37,9 +38,16 @@ class RemoteFunction(Generic[P, R]):
         return self._function(*args, **kwargs)
 
     def remote(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Run it as a job, wait, and return its value. Raises what the job raised."""
+        """Run it as a job, wait, and return its value. Raises what the job raised; whatever else
+        ends the wait, such as KeyboardInterrupt, cancels the job."""
         job = self._submit([(args, kwargs)], fail_if_unschedulable=True)[0]
-        value: R = job.result()
+        try:
+            value: R = job.result()
+        except GPULayerError:
+            raise
+        except BaseException:
+            job.cancel()
+            raise
         return value
 
     def submit(self, *args: P.args, **kwargs: P.kwargs) -> Job:
@@ -147,5 +155,3 @@ def remote(function: Callable[..., Any] | None = None, /, **options: Any) -> Any
     if function is not None:
         return RemoteFunction(function, options)
     return lambda decorated: RemoteFunction(decorated, options)
-
-

@@ -10,7 +10,7 @@ import threading
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
-from gpulayer.errors import GPULayerError
+from gpulayer.errors import UnreachableError
 
 if TYPE_CHECKING:
     from gpulayer.sdk.client import Client
@@ -61,14 +61,21 @@ class Watcher:
         return future
 
     def close(self) -> None:
-        """Forget all; their futures stay unresolved."""
+        """Stop; whoever still waits gets an error. The jobs go on."""
         self._is_open = False
+        self._fail(
+            UnreachableError(
+                "plane-unreachable",
+                "this client was closed while the job went on",
+                hint="gpulayer ps",
+            )
+        )
 
     def _run(self) -> None:
         while self._is_open:
             try:
                 ended = self._next()
-            except GPULayerError as error:
+            except Exception as error:
                 self._fail(error)
                 return
             for found in ended:
@@ -91,7 +98,7 @@ class Watcher:
         self._cursor = reply["next"]
         return list(reply["jobs"])
 
-    def _fail(self, error: GPULayerError) -> None:
+    def _fail(self, error: Exception) -> None:
         with self._lock:
             watched, self._watched, self._thread = self._watched, {}, None
         for _, future in watched.values():
@@ -106,7 +113,7 @@ class Watcher:
                     if found["finished_at"] is not None:
                         job.settle(found, future)
                         return
-            except GPULayerError as error:
+            except Exception as error:
                 future.set_exception(error)
 
         threading.Thread(target=wait, name="gpulayer-wait", daemon=True).start()

@@ -10,7 +10,6 @@ import os
 from typing import Any
 
 from gpulayer.api.handlers import Handlers, Host
-from gpulayer.api.server import App
 from gpulayer.artifacts.store import LocalArtifacts
 from gpulayer.clock import SystemClock, SystemIds
 from gpulayer.control_plane.plane import ControlPlane
@@ -28,25 +27,27 @@ class Wired:
         """`database` replaces the home's, such as ":memory:". Raises what the store raises."""
         self.store = Store(database or places.database)
         try:
-            artifacts = LocalArtifacts(places.artifacts)
+            self.artifacts = LocalArtifacts(places.artifacts)
             self.plane = ControlPlane(
                 self.store,
                 SystemClock(),
                 SystemIds(),
                 Wakeups(),
                 LogFolder(places.logs),
-                artifacts,
+                self.artifacts,
                 Settings(kind=host.kind),
             )
-            self.handlers = Handlers(self.plane, artifacts, host)
-            self._app = App(self.handlers)
+            self.handlers = Handlers(self.plane, self.artifacts, host)
         except BaseException:
             self.store.close()
             raise
 
     @property
     def app(self) -> Any:
-        return self._app
+        """The web stack is loaded for who has a socket."""
+        from gpulayer.api.server import App
+
+        return App(self.handlers)
 
     def unfinished(self) -> int:
         with self.store.read() as reader:

@@ -140,8 +140,14 @@ def register_envelope(places: Places, world: World, *, keep: bool = True) -> str
     """Give the envelope to the supervisor; its id. `keep`: also as a private file, for a job that
     outlives its terminal. Safe to repeat: equal worlds have equal ids."""
     with connect_supervisor(places) as supervisor:
-        fds = {"cwd": world.folder_fd} if world.folder_fd >= 0 else None
-        reply = supervisor.call("envelope", fds=fds, envelope=world.envelope, keep=keep)
+        return give_envelope(supervisor, world, keep=keep)
+
+
+def give_envelope(supervisor: Connection, world: World, *, keep: bool = True) -> str:
+    """As `register_envelope`, on a connection that stays: the envelope is then kept as long as it
+    is open, whatever jobs there are."""
+    fds = {"cwd": world.folder_fd} if world.folder_fd >= 0 else None
+    reply = supervisor.call("envelope", fds=fds, envelope=world.envelope, keep=keep)
     return str(reply["envelope_id"])
 
 

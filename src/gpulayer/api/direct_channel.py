@@ -1,0 +1,74 @@
+"""The worker's verbs on a plane of the same process: `worker.channel.WorkerChannel` by calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import TypeVar
+
+from gpulayer.api.answers import Parked, settle_blocking
+from gpulayer.artifacts.store import LocalArtifacts
+from gpulayer.contracts.messages import (
+    Acquire,
+    Acquired,
+    Register,
+    Registered,
+    Report,
+    ReportReply,
+)
+from gpulayer.control_plane.plane import ControlPlane
+from gpulayer.control_plane.wakeups import worker_topic
+from gpulayer.errors import GPULayerError, UnreachableError
+
+T = TypeVar("T")
+
+
+class DirectChannel:
+    """Each verb runs in its caller's thread. After `close` every call raises `OSError`."""
+
+    def __init__(self, plane: ControlPlane, artifacts: LocalArtifacts) -> None:
+        self._plane = plane
+        self._artifacts = artifacts
+        self._topic: str | None = None
+        self._closed = False
+
+    def register(self, message: Register) -> Registered:
+        return self._answer(lambda: self._plane.register(message))
+
+    def report(self, message: Report) -> ReportReply:
+        return self._answer(lambda: self._plane.report(message))
+
+    def acquire(self, message: Acquire) -> Acquired:
+        self._topic = topic = worker_topic(message.worker_id)
+
+        def look(last: bool) -> Acquired | None:
+            found = self._answer(lambda: self._plane.acquire_now(message))
+            is_there = found.assignments or found.cancel or found.leave or not found.ok
+            return found if last or is_there else None
+
+        parked = Parked((topic,), message.park_seconds, look)
+        acquired: Acquired = settle_blocking(parked, self._plane.wakeups)
+        return acquired
+
+    def append_log(self, task_id: str, fence: int, offset: int, data: bytes) -> int:
+        return self._answer(lambda: self._plane.append_log(task_id, fence, offset, data))
+
+    def put_artifact(self, path: str) -> str:
+        try:
+            digest, _ = self._artifacts.put_file(path)
+        except GPULayerError as error:
+            raise OSError(0, error.message) from error
+        return digest
+
+    def close(self) -> None:
+        self._closed = True
+        if self._topic is not None:
+            self._plane.wakeups.publish(self._topic)
+
+    def _answer(self, ask: Callable[[], Future[T]]) -> T:
+        if self._closed:
+            raise ConnectionAbortedError("the plane of this process has ended")
+        try:
+            return ask().result()
+        except UnreachableError as error:
+            raise ConnectionAbortedError(error.message) from error
