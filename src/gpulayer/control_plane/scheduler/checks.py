@@ -67,9 +67,7 @@ def _pinned(need: tuple[str, ...], have: tuple[str, str]) -> tuple[Check, ...]:
     return (Check("worker", fit, f"worker {' or '.join(need)}", have[1], _gap(fit)),)
 
 
-def _labels(
-    need: tuple[tuple[str, str], ...], have: tuple[str | None, ...]
-) -> tuple[Check, ...]:
+def _labels(need: tuple[tuple[str, str], ...], have: tuple[str | None, ...]) -> tuple[Check, ...]:
     return tuple(
         Check(
             "label",
@@ -140,9 +138,7 @@ def _region(need: tuple[str, ...], have: tuple[bool, str | None]) -> tuple[Check
     return _where("region", need, have)
 
 
-def _price(
-    need: tuple[float, str], have: tuple[bool, float | None, str]
-) -> tuple[Check, ...]:
+def _price(need: tuple[float, str], have: tuple[bool, float | None, str]) -> tuple[Check, ...]:
     cap, currency = need
     rented, cost, in_currency = have
     text = f"at most {cap:.2f} {currency} an hour"
@@ -211,9 +207,7 @@ def _one_of(name: str, need: tuple[str, ...], have: str, prefix: str = "") -> tu
     return (Check(name, fit, prefix + " or ".join(need), have, _gap(fit)),)
 
 
-def _where(
-    name: str, need: tuple[str, ...], have: tuple[bool, str | None]
-) -> tuple[Check, ...]:
+def _where(name: str, need: tuple[str, ...], have: tuple[bool, str | None]) -> tuple[Check, ...]:
     rented, found = have
     if found is None:
         fit = Fit.UNKNOWN if rented else Fit.YES

@@ -42,8 +42,13 @@ def need_of(shape: Shape) -> GpuNeed | None:
         return None
     kind = shape.gpu_memory_kind or ("dedicated" if shape.gpu_memory_gb is not None else None)
     return GpuNeed(
-        shape.accelerator, shape.gpus, shape.gpu_models, shape.gpu_memory_gb, kind,
-        shape.min_compute_capability, shape.visible_gpus,
+        shape.accelerator,
+        shape.gpus,
+        shape.gpu_models,
+        shape.gpu_memory_gb,
+        kind,
+        shape.min_compute_capability,
+        shape.visible_gpus,
     )
 
 
@@ -228,7 +233,16 @@ def _free(state: _State) -> Check:
 
 
 _STAGES: tuple[Callable[[_State], Check | None], ...] = (
-    _kind, _whole, _visible, _model, _memory_kind, _memory, _capability, _health, _foreign, _free,
+    _kind,
+    _whole,
+    _visible,
+    _model,
+    _memory_kind,
+    _memory,
+    _capability,
+    _health,
+    _foreign,
+    _free,
 )
 
 

@@ -73,7 +73,11 @@ class _Pass:
         for placement in placements:
             self._fleet.take(placement)
         return Decision(
-            pending.job_id, pending.shape_id, Outcome.PLACED, placements, verdicts,
+            pending.job_id,
+            pending.shape_id,
+            Outcome.PLACED,
+            placements,
+            verdicts,
             explain.placed(placements, verdicts),
         )
 

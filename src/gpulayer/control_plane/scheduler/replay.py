@@ -136,6 +136,4 @@ def _verdict(data: Mapping[str, Any]) -> Verdict:
 
 def _read(cls: type, data: Mapping[str, Any]) -> Any:
     names = {f.name for f in dataclasses.fields(cls)}
-    return cls(
-        **{k: tuple(v) if isinstance(v, list) else v for k, v in data.items() if k in names}
-    )
+    return cls(**{k: tuple(v) if isinstance(v, list) else v for k, v in data.items() if k in names})

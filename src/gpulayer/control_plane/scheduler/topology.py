@@ -32,8 +32,11 @@ def choose(layout: Layout, usable: int, count: int) -> Choice:
             island = min(fitting, key=lambda found: (len(found), found))
             return Choice((kind, len(island) - count), _mask(_modest(layout, island)[:count]))
     # The largest islands first: the fewest borders to cross.
-    spanning = [i for island in sorted(linked, key=lambda found: (-len(found), found))
-                for i in _modest(layout, island)]
+    spanning = [
+        i
+        for island in sorted(linked, key=lambda found: (-len(found), found))
+        for i in _modest(layout, island)
+    ]
     return Choice((2, len(bits) - count), _mask(spanning[:count]))
 
 

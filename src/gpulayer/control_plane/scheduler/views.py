@@ -41,8 +41,20 @@ class Machine:
     """One worker: fixed facts, and what placements of this pass take from it."""
 
     __slots__ = (
-        "bit", "caps", "cores", "free_cores", "free_gpus", "free_memory", "gpu_fact",
-        "load", "memory", "position", "tasks", "uuids", "version", "view",
+        "bit",
+        "caps",
+        "cores",
+        "free_cores",
+        "free_gpus",
+        "free_memory",
+        "gpu_fact",
+        "load",
+        "memory",
+        "position",
+        "tasks",
+        "uuids",
+        "version",
+        "view",
     )
 
     def __init__(self, view: WorkerView, position: int, layout: Layout | None) -> None:
@@ -127,8 +139,16 @@ def _in_order(gpus: Sequence[GpuDevice]) -> tuple[GpuDevice, ...]:
 
 def _matter(device: GpuDevice) -> tuple[Any, ...]:
     return (
-        device.vendor, device.model, device.memory_gb, device.memory_kind,
-        device.compute_capability, device.healthy, device.unhealthy_why, device.numa_node,
-        device.link_group, device.foreign_pids, device.foreign_memory_gb,
+        device.vendor,
+        device.model,
+        device.memory_gb,
+        device.memory_kind,
+        device.compute_capability,
+        device.healthy,
+        device.unhealthy_why,
+        device.numa_node,
+        device.link_group,
+        device.foreign_pids,
+        device.foreign_memory_gb,
         device.mig_parent is not None,
     )
