@@ -209,15 +209,17 @@ _TABLE: tuple[Slug, ...] = (
          "An argument or a result is not plain JSON, so it would change on its way. Convert it, "
          "or write it to a file in GPULAYER_OUTPUT_DIR."),
     Slug("function-not-importable", UsageError, 2, 127, 422,
-         "A remote function must be importable by name: lambdas, nested functions and functions "
-         "of a module without a file cannot be found where the job runs."),
+         "A function must be importable by name where it runs: not a lambda, not inside another "
+         "function, in a module that is found from its own folder. The message carries what "
+         "Python said; a module that it lacks is installed with "
+         "`gpulayer run -- python -m pip install NAME`."),
     Slug("idempotency-conflict", RefusedError, 1, 125, 409,
          "The same idempotency key came with another job. Use a new key for a new job."),
     # --- finding --------------------------------------------------------------------------
     Slug("job-not-found", NotFoundError, 3, 125, 404,
          "No job has that id, prefix or name. `gpulayer ps -a` lists all jobs."),
     Slug("ambiguous-job", NotFoundError, 3, 125, 409,
-         "Several jobs begin with that prefix. Give more characters."),
+         "Several jobs begin with that prefix. Give more characters, or the whole id."),
     Slug("artifact-not-found", NotFoundError, 3, 125, 404,
          "No artifact has that digest, or the job left no such file. `gpulayer status JOB` "
          "lists its outputs."),
@@ -225,7 +227,7 @@ _TABLE: tuple[Slug, ...] = (
          "The bytes that arrived are not those that were announced. Send them again."),
     Slug("worker-not-found", NotFoundError, 3, 125, 404,
          "No worker has that id or name. `gpulayer workers` lists them."),
-    Slug("file-not-found", NotFoundError, 2, 125, 404, "The file does not exist."),
+    Slug("file-not-found", NotFoundError, 2, 125, 404, "The file does not exist or cannot be read."),
     Slug("topic-not-found", NotFoundError, 3, 125, 404,
          "There is no help page of that name. `gpulayer help` lists them."),
     # --- placing --------------------------------------------------------------------------
@@ -243,15 +245,20 @@ _TABLE: tuple[Slug, ...] = (
          "runs; for a job on this machine, export it in the terminal."),
     Slug("secret-unsafe", PreparationError, 1, 126, 409,
          "A secret's file can be read by others. `chmod 600` it."),
+    Slug("start-failed", PreparationError, 1, 126, 409,
+         "The system refused to start the command. The message carries its own words."),
     Slug("folder-gone", PreparationError, 1, 126, 409,
-         "The folder of the job no longer exists or was replaced before the job began."),
+         "The folder of the job no longer exists or was replaced before the job began. "
+         "`gpulayer retry JOB` uses the folder that has its name now."),
     Slug("envelope-lost", JobLostError, 1, 125, 409,
          "The terminal's environment, kept for the job, was lost before the job began (a reboot "
          "or a killed supervisor). Submit the job again."),
     Slug("interpreter-gone", PreparationError, 1, 126, 409,
-         "The Python that the job was to use is no longer there."),
+         "The Python that the job was to use is no longer there. `gpulayer retry JOB` looks for it "
+         "again."),
     Slug("stdin-consumed", PreparationError, 1, 126, 409,
-         "A second attempt cannot read the standard input again, so it was not made."),
+         "A second attempt cannot read the standard input again, so it was not made. With "
+         "`--stdin none` a job can be tried again."),
     # --- running --------------------------------------------------------------------------
     Slug("job-failed", JobFailedError, 1, 1, 409,
          "The job's own code failed. `gpulayer logs JOB` shows what it printed."),
@@ -264,15 +271,16 @@ _TABLE: tuple[Slug, ...] = (
          "A signal ended the job. A cause is named only where there is evidence for it."),
     Slug("timeout", JobTimedOutError, 1, 124, 409,
          "The job reached its time limit and was ended. `--timeout` sets another."),
-    Slug("cancelled", JobCancelledError, 1, 130, 409, "The job was cancelled."),
+    Slug("cancelled", JobCancelledError, 1, 130, 409, "The job was cancelled. `gpulayer retry JOB` begins it "
+         "again."),
     Slug("result-not-json", JobFailedError, 1, 1, 409,
          "The function finished, but its result is not plain JSON. Return numbers, text, lists "
          "and dicts; write everything else to a file in GPULAYER_OUTPUT_DIR."),
     Slug("worker-lost", JobLostError, 1, 125, 409,
          "The worker, or the process that watched the job, ended while the job ran. `--retries` "
          "gives such a job out again by itself."),
-    Slug("job-not-finished", RefusedError, 1, 125, 409, "The job has not ended yet."),
-    Slug("job-finished", RefusedError, 1, 125, 409, "The job has already ended."),
+    Slug("job-not-finished", RefusedError, 1, 125, 409, "The job has not ended yet. `gpulayer wait JOB` waits for it."),
+    Slug("job-finished", RefusedError, 1, 125, 409, "The job has already ended. `gpulayer status JOB` says how."),
     Slug("no-result", RefusedError, 1, 125, 409,
          "The job has no return value: it is a command. `gpulayer logs JOB` shows its output."),
     Slug("wrong-world", RefusedError, 1, 125, 409,
@@ -289,7 +297,8 @@ _TABLE: tuple[Slug, ...] = (
     Slug("inside-job", UnreachableError, 5, 125, 503,
          "There is no plane, and a job must not start one: it would end with the job."),
     Slug("version-mismatch", RefusedError, 5, 125, 426,
-         "Client and plane do not speak the same version. Use the newer one for both."),
+         "Client and plane do not speak the same version. `gpulayer stop` ends the plane; the next "
+         "command starts one of its own version."),
     Slug("newer-database", StorageError, 1, 125, 409,
          "The data folder was written by a newer GPUlayer. Use that version, or another folder."),
     Slug("disk-full", StorageError, 1, 125, 507,
@@ -297,11 +306,12 @@ _TABLE: tuple[Slug, ...] = (
     Slug("disk-error", StorageError, 1, 125, 507,
          "The disk refused to read or write. The system's log says why; `gpulayer doctor` checks "
          "the database."),
-    Slug("read-only", StorageError, 1, 125, 507, "The data folder cannot be written."),
+    Slug("read-only", StorageError, 1, 125, 507, "The data folder cannot be written. Set GPULAYER_HOME to one that can."),
     Slug("folder-unsafe", StorageError, 4, 125, 403,
          "A folder that must be private belongs to somebody else or is open to others."),
     Slug("corrupt", StorageError, 1, 125, 500,
-         "The database or an artifact does not hold what it should. Nothing of it was used."),
+         "The database or an artifact does not hold what it should. Nothing of it was used. "
+         "Set GPULAYER_HOME to another folder, or move this one away."),
     Slug("not-allowed", RefusedError, 4, 125, 403, "The caller may not do that."),
     Slug("plane-full", RefusedError, 1, 125, 429,
          "The queue is at its limit. Wait for jobs to end, or cancel some."),

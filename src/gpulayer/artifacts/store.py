@@ -231,7 +231,7 @@ def _sync_folder(path: Path) -> None:
 
 def _not_found(digest: str) -> NotFoundError:
     return NotFoundError(
-        "artifact-not-found", f"There is no artifact {digest[:12]}.", hint="gpulayer ps --all"
+        "artifact-not-found", f"There is no artifact {digest[:12]}.", hint="gpulayer ps -a"
     )
 
 

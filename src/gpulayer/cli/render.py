@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TextIO
 
+from gpulayer.contracts.durations import duration_text as duration
 from gpulayer.errors import GPULayerError, SpecError
 
 SCHEMA = 1
@@ -80,23 +81,6 @@ def plain(text: object) -> str:
     return "".join(
         c if c.isprintable() or c == " " else c.encode("unicode_escape").decode() for c in str(text)
     )
-
-
-def duration(seconds: float | None) -> str:
-    """`0.2 s`, `41 s`, `3 min`, `2 h 5 min`, `3 d 4 h`; `-` for None."""
-    if seconds is None:
-        return "-"
-    seconds = max(seconds, 0.0)
-    if seconds < 10:
-        return f"{seconds:.1f} s"
-    if seconds < 60:
-        return f"{seconds:.0f} s"
-    minutes, hours, days = int(seconds // 60), int(seconds // 3600), int(seconds // 86400)
-    if hours < 1:
-        return f"{minutes} min"
-    if days < 1:
-        return f"{hours} h {minutes % 60} min" if minutes % 60 else f"{hours} h"
-    return f"{days} d {hours % 24} h" if hours % 24 else f"{days} d"
 
 
 def size(count: float | None) -> str:

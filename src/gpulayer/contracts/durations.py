@@ -73,6 +73,21 @@ def parse_gpus(text: str, option: str = "--gpus") -> GpuRequest:
     return request
 
 
+def duration_text(seconds: float | None) -> str:
+    """`0.2 s`, `41 s`, `3 min`, `2 h 5 min`, `3 d 4 h`; `-` for None."""
+    if seconds is None:
+        return "-"
+    seconds = max(seconds, 0.0)
+    if seconds < 60:
+        return f"{seconds:.1f} s" if seconds < 9.95 else f"{seconds:.0f} s"
+    minutes, hours, days = int(seconds // 60), int(seconds // 3600), int(seconds // 86400)
+    if hours < 1:
+        return f"{minutes} min"
+    if days < 1:
+        return f"{hours} h {minutes % 60} min" if minutes % 60 else f"{hours} h"
+    return f"{days} d {hours % 24} h" if hours % 24 else f"{days} d"
+
+
 def normal_model(name: str) -> str | None:
     """A GPU model as capabilities name it: `RTX 4090` is `rtx4090`. None if it is no such name."""
     model = re.sub(r"[\s_-]+", "", name.lower().removeprefix("nvidia "))

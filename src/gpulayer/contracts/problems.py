@@ -53,7 +53,7 @@ def problems_in(model: type[BaseModel], data: Any) -> list[tuple[Path, Problem]]
 def spec_error(problems: Sequence[Problem], file: str = "") -> SpecError:
     """One error for all problems, of which at least one is given. It lists `limits.PROBLEMS`."""
     first, shown = problems[0], problems[: limits.PROBLEMS]
-    hints = []
+    why = ""
     if len(problems) > 1:
         more = "more than " if len(problems) > len(shown) else ""
         message = f"{more}{len(shown)} problems" + (f" in {file}" if file else "")
@@ -61,11 +61,11 @@ def spec_error(problems: Sequence[Problem], file: str = "") -> SpecError:
         message = f"{first.field} {first.message}".lstrip()
         if file:
             message = f"{file}:{first.line}: {message}" if first.line else f"{file}: {message}"
-        if first.mend:
-            hints = [first.mend]
-    if any(problem.slug == "unknown-field" for problem in problems):
-        hints.append("all fields: gpulayer schema")
-    return SpecError(first.slug, message, problems=shown, hint=hints)
+        why = first.mend
+    parts = {re.split(r"[.\[]", problem.field)[0] for problem in shown}
+    is_inside = len(parts) == 1 and first.field not in parts
+    hint = f"gpulayer schema {parts.pop()}" if is_inside else "gpulayer schema"
+    return SpecError(first.slug, message, why=why, problems=shown, hint=hint)
 
 
 def dotted(path: Path) -> str:

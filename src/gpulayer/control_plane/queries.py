@@ -64,8 +64,18 @@ class Queries:
             wanted = LIVE_JOB_STATES
         with self._ports.store.read() as reader:
             live = {task.job_id: task for task in reader.live_tasks()}
-            found = reader.jobs(states=wanted, name=name, limit=limit)
-            return [views.job_json(job, task=live.get(job.id)) for job in found]
+            told: dict[str, str] = {}
+            found = []
+            for job in reader.jobs(states=wanted, name=name, limit=limit):
+                task = live.get(job.id)
+                if task is None and job.state in TERMINAL_JOB_STATES:
+                    task = _newest(reader.tasks(job.id))
+                if job.state is JobState.QUEUED and job.shape_id not in told:
+                    told[job.shape_id] = _summary(reader, job)
+                waits = told[job.shape_id] if job.state is JobState.QUEUED else ""
+                name_of_worker = self._worker(reader, task)
+                found.append(views.job_json(job, task=task, worker=name_of_worker, summary=waits))
+            return found
 
     def events(self, selector: str, after: int = 0) -> list[dict[str, Any]]:
         with self._ports.store.read() as reader:
@@ -123,21 +133,30 @@ class Queries:
 
     def _whole(self, reader: Reader, job: Job) -> dict[str, Any]:
         tasks = reader.tasks(job.id)
-        stored = reader.stored_decision(job.id)
+        task = _newest(tasks)
         return views.job_json(
             job,
-            task=max(tasks, key=lambda task: task.fence, default=None),
+            task=task,
+            worker=self._worker(reader, task),
             result=reader.result(job.id),
             outputs=reader.outputs(job.id),
-            summary=stored.decision.summary if stored is not None else "",
+            summary=_summary(reader, job),
             log_complete=self._is_log_complete(job, tasks),
         )
 
+    def _worker(self, reader: Reader, task: Task | None) -> str | None:
+        """The name of the worker that has or had the task."""
+        if task is None:
+            return None
+        session = self._sessions.get(task.worker_id)
+        worker = reader.worker(task.worker_id) if session is None else session.worker
+        return task.worker_id if worker is None else worker.name
+
     def _is_log_complete(self, job: Job, tasks: list[Task]) -> bool:
         """Whether nothing more of the log will come: all is here, or nobody is left to send it."""
-        if not tasks:
+        newest = _newest(tasks)
+        if newest is None:
             return True
-        newest = max(tasks, key=lambda task: task.fence)
         if newest.state in LIVE_TASK_STATES:
             return False
         return (
@@ -145,6 +164,15 @@ class Queries:
             or newest.state is TaskState.LOST
             or not self._sessions.keeps(newest.worker_id, newest.id)
         )
+
+
+def _newest(tasks: Iterable[Task]) -> Task | None:
+    return max(tasks, key=lambda task: task.fence, default=None)
+
+
+def _summary(reader: Reader, job: Job) -> str:
+    stored = reader.stored_decision(job.id)
+    return "" if stored is None else stored.decision.summary
 
 
 def _states(names: Iterable[str]) -> frozenset[JobState]:

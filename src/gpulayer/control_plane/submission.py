@@ -64,7 +64,7 @@ class SubmissionDesk:
             raise RefusedError(
                 "too-large",
                 f"a batch has {len(submissions)} jobs; up to {settings.batch_jobs} are allowed",
-                hint=f"submit it in parts of {settings.batch_jobs}",
+                why=f"one request carries up to {settings.batch_jobs}",
             )
         now = self._ports.clock.now()
         accepted = [self._accept(submission, now) for submission in submissions]
@@ -241,7 +241,8 @@ def refuse_unbuilt(spec: JobSpec) -> None:
         raise RefusedError(
             "not-yet",
             f"this version does not act on {', '.join(fields)} yet",
-            hint="leave it out",
+            why="it is part of the contract, and nothing of a job is silently ignored: leave it out",
+            hint="gpulayer help not-yet",
             details={"fields": fields},
         )
 
@@ -253,7 +254,8 @@ def _same(known: Job, asked: Job) -> Job:
         "idempotency-conflict",
         f"the key {asked.idempotency_key!r} belongs to job {known.id}, which is another one",
         job_id=known.id,
-        hint="use a new key for a new job",
+        why="a key stands for one job: use a new key for a new job",
+        hint=f"gpulayer status {known.id}",
     )
 
 

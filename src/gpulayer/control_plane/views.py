@@ -17,12 +17,13 @@ def job_json(
     job: Job,
     *,
     task: Task | None = None,
+    worker: str | None = None,
     result: Result | None = None,
     outputs: Iterable[Output] = (),
     summary: str = "",
     log_complete: bool = True,
 ) -> dict[str, Any]:
-    """`task`: the newest one of the job."""
+    """`task`: the newest one of the job; `worker`: the name of its worker."""
     return {
         "id": job.id,
         "name": job.name,
@@ -38,7 +39,7 @@ def job_json(
         "started_at": job.started_at,
         "finished_at": job.finished_at,
         "cancel_requested_at": job.cancel_requested_at,
-        "worker": task.worker_id if task else None,
+        "worker": worker,
         "gpus": list(task.gpus) if task else [],
         "phase": task.phase if task else None,
         "task_id": task.id if task else None,

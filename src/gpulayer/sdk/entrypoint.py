@@ -97,6 +97,6 @@ def _refused(function: Any, why: str, mend: str) -> UsageError:
         "function-not-importable",
         f"'{name}' cannot be found by name where it would run",
         where=where,
-        why=why,
-        hint=mend,
+        why=f"{why}: {mend}",
+        hint="gpulayer help function-not-importable",
     )

@@ -1,4 +1,4 @@
-"""From a job that ended badly to the exception that says so.
+"""From a job that ended badly to the exception that says so: what, why, and the line that mends.
 
 A function's own exception is the `__cause__`, rebuilt when it is one of Python's own, with the
 remote traceback as a note. Nothing of a job's answer is ever executed or imported to do so.
@@ -7,9 +7,12 @@ remote traceback as a note. Nothing of a job's answer is ever executed or import
 from __future__ import annotations
 
 import builtins
+import re
+import signal
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from gpulayer.contracts.durations import duration_text
 from gpulayer.errors import (
     SLUGS,
     GPULayerError,
@@ -20,6 +23,7 @@ from gpulayer.errors import (
     PreparationError,
     SchedulingError,
 )
+from gpulayer.sdk import mending
 
 _SLUG_OF_REASON = {
     "not_found": "command-not-found",
@@ -27,6 +31,8 @@ _SLUG_OF_REASON = {
     "secret_missing": "secret-missing",
     "folder_gone": "folder-gone",
     "envelope_lost": "envelope-lost",
+    "preparation": "start-failed",
+    "disk_full": "disk-full",
     "result_not_json": "result-not-json",
     "worker_lost": "worker-lost",
     "supervisor_lost": "worker-lost",
@@ -40,6 +46,8 @@ _CLASS_OF_STATE: dict[str, type[GPULayerError]] = {
     "timed_out": JobTimedOutError,
 }
 _SLUG_OF_STATE = {"cancelled": "cancelled", "timed_out": "timeout"}
+_RAISED = re.compile(r"[A-Za-z_][\w.]*(?:Error|Exception|Exit|Interrupt|Warning)\b")
+_FRAME = re.compile(r'\s+File "([^"]+)", line (\d+)')
 
 
 class RemoteError(Exception):
@@ -51,9 +59,10 @@ class RemoteError(Exception):
 
 
 def failure_of(job: Mapping[str, Any], last_lines: Sequence[str] = ()) -> GPULayerError:
-    """The exception for a job that has ended and did not succeed."""
+    """The exception for a job that has ended and did not succeed. `last_lines` of its log tell
+    what it said itself; a cause that nobody saw is never guessed."""
     reported = (job.get("result") or {}).get("error") or {}
-    slug = reported.get("slug") or _slug(job)
+    slug = _slug(job, reported)
     cls = _CLASS_OF_STATE.get(job["state"]) or SLUGS[slug].error
     if not issubclass(
         cls,
@@ -62,9 +71,9 @@ def failure_of(job: Mapping[str, Any], last_lines: Sequence[str] = ()) -> GPULay
         cls = JobFailedError
     error = cls(
         slug,
-        f"job {job['id']} {_what(job, reported)}",
-        why=str(reported.get("why") or ""),
-        hint=(f"gpulayer logs {job['id']}", f"gpulayer why {job['id']}"),
+        f"job {job['id']} {_what(slug, job, reported)}",
+        why=_why(slug, job, reported, last_lines),
+        hint=mending.of_job(slug, job, reported),
         job_id=job["id"],
         details={"state": job["state"], "exit_code": job.get("exit_code")},
     )
@@ -90,14 +99,76 @@ def cause_of(reported: Mapping[str, Any]) -> Exception:
     return cause
 
 
-def _slug(job: Mapping[str, Any]) -> str:
-    return _SLUG_OF_STATE.get(job["state"]) or _SLUG_OF_REASON.get(job["reason"], "job-failed")
+def telling_line(lines: Sequence[str]) -> str:
+    """The line of a log that says most about a failure: an exception with the place where it was
+    raised, else the last line that says anything."""
+    spoken = [line for line in lines if line.strip()]
+    raised = next((n for n in range(len(spoken) - 1, -1, -1) if _RAISED.match(spoken[n])), None)
+    if raised is None:
+        return spoken[-1].strip() if spoken else ""
+    frames = [match for line in spoken[:raised] if (match := _FRAME.match(line))]
+    place = f"{frames[-1][1].rpartition('/')[2]}:{frames[-1][2]}  " if frames else ""
+    return place + spoken[raised].strip()
 
 
-def _what(job: Mapping[str, Any], reported: Mapping[str, Any]) -> str:
-    if reported.get("type"):
+def _slug(job: Mapping[str, Any], reported: Mapping[str, Any]) -> str:
+    said = reported.get("slug") or _SLUG_OF_STATE.get(job["state"])
+    slug = said or _SLUG_OF_REASON.get(job["reason"], "job-failed")
+    return slug if slug in SLUGS else "job-failed"
+
+
+def _what(slug: str, job: Mapping[str, Any], reported: Mapping[str, Any]) -> str:
+    message, where = str(job.get("message") or ""), _where(job)
+    if reported.get("type") and slug == "job-failed":
         return f"raised {reported['type']}: {reported.get('message', '')}"
-    text = str(job["state"]).replace("_", " ")
-    if job.get("exit_code"):
-        text += f" with exit code {job['exit_code']}"
-    return f"{text}: {job['message']}" if job.get("message") else text
+    if slug == "killed":
+        return f"was ended by {_signal(job)} (exit code {job['exit_code']}){where}"
+    if slug == "timeout":
+        limit = (job.get("spec") or {}).get("timeout_seconds")
+        of = f" of {duration_text(limit)}" if limit else ""
+        return f"reached its time limit{of} and was ended{where}"
+    if slug == "cancelled":
+        return f"was cancelled{where}"
+    if slug == "worker-lost":
+        tries = f"attempt {job.get('attempt', 1)} of {job.get('max_attempts', 1)}"
+        return f"was lost{where} ({tries}); whether its work was done is not known"
+    if slug in ("no-gpu", "no-matching-worker", "python-mismatch"):
+        return f"can never run: {message}"
+    if job.get("reason") == "exited":
+        return f"ended with exit code {job.get('exit_code')}{where}"
+    return f"could not run: {message}" if message else f"{job['state']}{where}"
+
+
+def _why(
+    slug: str, job: Mapping[str, Any], reported: Mapping[str, Any], lines: Sequence[str]
+) -> str:
+    if slug == "killed":
+        if job["reason"] == "out_of_memory":
+            return str(job["message"])
+        return "GPUlayer did not send it, and found no evidence of who did"
+    if slug == "worker-lost":
+        return str(job.get("message") or "")
+    if slug == "function-not-importable" and reported.get("type"):
+        return telling_line([*str(reported.get("traceback", "")).splitlines()]) or str(
+            reported.get("message", "")
+        )
+    if slug == "job-failed" and not reported.get("type"):
+        return telling_line(lines)
+    if slug == "result-not-json":
+        return "the function ended well; its output files and logs are kept"
+    return str(reported.get("why") or "")
+
+
+def _where(job: Mapping[str, Any]) -> str:
+    """` on lab-1 after 12 s`."""
+    started, finished = job.get("started_at"), job.get("finished_at")
+    on = f" on {job['worker']}" if job.get("worker") else ""
+    return f"{on} after {duration_text(finished - started)}" if started and finished else on
+
+
+def _signal(job: Mapping[str, Any]) -> str:
+    number = int(job.get("exit_code") or 128) - 128
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

@@ -34,8 +34,8 @@ def portable(value: Any, place: str) -> str:
         raise UsageError(
             "value-not-portable",
             problem,
-            why="only plain JSON travels unchanged between machines and Python versions",
-            hint=mend,
+            why=f"only plain JSON travels unchanged between machines: {mend}",
+            hint="gpulayer help value-not-portable",
         )
     return json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
 

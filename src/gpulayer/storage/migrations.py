@@ -63,7 +63,7 @@ def _version(connection: sqlite3.Connection, path: str, newest: int) -> int:
             f"The data folder was written by a newer GPUlayer (schema {version}; "
             f"this one knows {newest}).",
             where=path,
-            hint="gpulayer version",
+            hint=("pip install --upgrade gpulayer", 'export GPULAYER_HOME="$HOME/.gpulayer-older"'),
         )
     return int(version)
 

@@ -83,11 +83,12 @@ def test_an_unknown_field_comes_with_the_likeliest_one(data: Any, mend: str) -> 
     assert problem.message == "is not a field of JobSpec v1alpha1"
 
 
-def test_one_problem_is_one_sentence_with_its_mend_as_the_hint() -> None:
+def test_one_problem_is_one_sentence_with_its_mend_and_a_command() -> None:
     refused = refusal(command(resources={"gpu_cout": 2}))
     assert refused.code == "unknown-field"
     assert str(refused) == "resources.gpu_cout is not a field of JobSpec v1alpha1"
-    assert refused.help == ("did you mean gpu_count?", "all fields: gpulayer schema")
+    assert refused.why == "did you mean gpu_count?"
+    assert refused.help == ("gpulayer schema resources",)
 
 
 def test_several_problems_are_listed_each_with_its_mend() -> None:

@@ -7,6 +7,7 @@ file that only its owner can read; one line break at its end is not part of the 
 from __future__ import annotations
 
 import os
+import shlex
 import stat
 from collections.abc import Mapping
 from typing import Any
@@ -51,7 +52,7 @@ def _from_environment(
         raise PreparationError(
             "secret-missing",
             f"the secret {secret['name']} has no value: {key} is not set in {where}",
-            hint=f"export {key}=...",
+            hint=f"read -rs {key}; export {key}",
             job_id=task.assignment.job_id,
         )
     return value
@@ -74,7 +75,7 @@ def _from_file(task: TaskPlan, secret: Mapping[str, Any]) -> str:
         if not stat.S_ISREG(found.st_mode):
             raise PreparationError("secret-missing", problem[0], why="it is not a regular file")
         if found.st_mode & 0o077 or found.st_uid not in (os.geteuid(), 0):
-            raise PreparationError("secret-unsafe", problem[1], hint=f"chmod 600 {path}")
+            raise PreparationError("secret-unsafe", problem[1], hint=f"chmod 600 {shlex.quote(path)}")
         data = file.read(VALUE_BYTES + 1)
     text = os.fsdecode(data[:-1] if data.endswith(b"\n") else data)
     if not text or "\0" in text or len(data) > VALUE_BYTES:
