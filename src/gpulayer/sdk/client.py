@@ -68,9 +68,7 @@ class Client:
         self._submitter.forget()
         self._begin()
 
-    def submit(
-        self, command: Sequence[str] | Mapping[str, Any], /, **options: Any
-    ) -> Job:
+    def submit(self, command: Sequence[str] | Mapping[str, Any], /, **options: Any) -> Job:
         """Queue a command (a list of words), or a workload or spec as a mapping."""
         return self.submit_specs([_spec(command, options)])[0]
 

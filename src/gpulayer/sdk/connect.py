@@ -73,7 +73,7 @@ def connect(
 
 def current() -> Client:
     """The client that this process uses now."""
-    global _default  # noqa: PLW0603 - one per process is the point
+    global _default
     with _lock:
         if _open:
             return _open[-1]
@@ -102,7 +102,7 @@ def _local() -> Client:
 def _renew_lock() -> None:
     """In a forked child: another thread of the parent may have held it. The clients themselves
     begin anew (`Client.forget`)."""
-    global _lock  # noqa: PLW0603
+    global _lock
     _lock = threading.RLock()
 
 
