@@ -183,8 +183,9 @@ def test_started_in_the_background_it_runs_and_leaves_the_terminal_alone(home: L
         before = person.modes()
         person.types("g sh -c 'test -t 1 && echo a $((6 * 7)) screen' &\n")
         person.sees("a 42 screen")
-        person.types("\n")
-        person.sees("Done")
+        person.types("wait $!; echo rc=$?\n")
+        person.sees("rc=0")
+        person.sees(PROMPT)
         assert person.modes() == before
 
 
