@@ -9,7 +9,7 @@ A new reason is one function and one row of `RULES`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -22,7 +22,7 @@ from gpulayer.control_plane.scheduler import devices
 from gpulayer.control_plane.scheduler.devices import number
 from gpulayer.control_plane.scheduler.views import GpuFact, Machine, micro
 
-_SEVERITY = {Fit.YES: 0, Fit.BUSY: 1, Fit.UNKNOWN: 2, Fit.NEVER: 3}
+_WORST_FIRST = (Fit.NEVER, Fit.UNKNOWN, Fit.BUSY, Fit.YES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,14 +39,14 @@ class Rule:
     """Whether a placement changes the fact."""
 
 
-def worst(checks: tuple[Check, ...]) -> Fit:
-    """The fit of a worker with these checks."""
-    return max((c.fit for c in checks), key=_SEVERITY.__getitem__, default=Fit.YES)
+def worst_first(checks: Iterable[Check]) -> tuple[Check, ...]:
+    """NEVER, UNKNOWN, BUSY, YES; equals stay in their order."""
+    return tuple(check for fit in _WORST_FIRST for check in checks if check.fit is fit)
 
 
 def severity(fit: Fit) -> int:
     """0 for YES up to 3 for NEVER."""
-    return _SEVERITY[fit]
+    return 3 - _WORST_FIRST.index(fit)
 
 
 def _target(need: tuple[str, ...], have: str) -> tuple[Check, ...]:

@@ -15,6 +15,7 @@ from gpulayer.contracts.ids import WorkerId
 from gpulayer.control_plane.scheduler.checks import RULES, Rule
 from gpulayer.control_plane.scheduler.views import Machine, machines_of
 
+_ONE = ord("1")
 Failing = tuple[tuple[str, Fit], ...]
 """Names and outcomes of the checks that do not pass; empty: all pass."""
 
@@ -104,14 +105,16 @@ class Column:
         self._answers: dict[Hashable, tuple[tuple[Check, ...], Failing]] = {}
         self.seen = 0
         """How many changes of the fleet the groups take into account."""
-        filed: dict[Failing, list[str]] = {}
+        members: dict[Failing, list[int]] = {}
+        row_of: dict[Hashable, list[int]] = {}
+        fact_of = rule.fact
         for machine in machines:
-            failing = self._answer(machine)[1]
-            row = filed.get(failing)
+            fact = fact_of(need, machine)
+            row = row_of.get(fact)
             if row is None:
-                row = filed[failing] = ["0"] * len(machines)
-            row[~machine.position] = "1"
-        self.groups = {failing: int("".join(row), 2) for failing, row in filed.items()}
+                row = row_of[fact] = members.setdefault(self._judge(fact)[1], [])
+            row.append(machine.position)
+        self.groups = {failing: _bits(found) for failing, found in members.items()}
 
     def checks(self, machine: Machine) -> tuple[Check, ...]:
         """The answer for one machine as it is now."""
@@ -133,11 +136,12 @@ class Column:
 
     def _answer(self, machine: Machine) -> tuple[tuple[Check, ...], Failing]:
         fact = self.rule.fact(self._need, machine)
-        answer = self._answers.get(fact)
-        if answer is None:
-            checks = self.rule.judge(self._need, fact)
-            failing = tuple((c.name, c.fit) for c in checks if c.fit is not Fit.YES)
-            answer = self._answers[fact] = (checks, failing)
+        return self._answers.get(fact) or self._judge(fact)
+
+    def _judge(self, fact: Hashable) -> tuple[tuple[Check, ...], Failing]:
+        checks = self.rule.judge(self._need, fact)
+        failing = tuple((c.name, c.fit) for c in checks if c.fit is not Fit.YES)
+        answer = self._answers[fact] = (checks, failing)
         return answer
 
 
@@ -148,3 +152,11 @@ def positions(bits: int) -> Iterator[int]:
     while at >= 0:
         yield at
         at = digits.find("1", at + 1)
+
+
+def _bits(places: Sequence[int]) -> int:
+    """The opposite of `positions`."""
+    digits = bytearray(b"0" * (places[-1] + 1))
+    for place in places:
+        digits[~place] = _ONE
+    return int(digits, 2)

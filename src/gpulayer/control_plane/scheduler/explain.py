@@ -22,7 +22,7 @@ from gpulayer.contracts.decision import (
     Verdict,
 )
 from gpulayer.contracts.ids import ShapeId, WorkerId
-from gpulayer.control_plane.scheduler.checks import severity, worst
+from gpulayer.control_plane.scheduler.checks import severity, worst_first
 from gpulayer.control_plane.scheduler.columns import Column, Fleet, positions
 from gpulayer.control_plane.scheduler.views import Machine
 
@@ -115,9 +115,8 @@ def blocked(outcome: Outcome, shape: Shape, told: Sequence[Verdict]) -> str:
 
 
 def _verdict(columns: Iterable[Column], machine: Machine) -> Verdict:
-    checks = tuple(check for column in columns for check in column.checks(machine))
-    ordered = tuple(sorted(checks, key=lambda check: -severity(check.fit)))
-    return Verdict(machine.view.worker_id, machine.view.name, worst(checks), ordered)
+    checks = worst_first([check for column in columns for check in column.checks(machine)])
+    return Verdict(machine.view.worker_id, machine.view.name, checks[0].fit, checks)
 
 
 def _group(fleet: Fleet, columns: Sequence[Column], bits: int) -> Verdict:
