@@ -123,7 +123,7 @@ class Client:
         return dict(self.call("POST", "/v1/plan", body))
 
     def retry(self, job: Job) -> Job:
-        """An ended job again, as a new one: the world as it is here now, in the old one's folder."""
+        """An ended job again, as a new one: the world as it is now, in the old one's folder."""
         self._wire()
         origin, envelope = self._submitter.again(job.refresh().get("origin") or {})
         body = {

@@ -10,7 +10,7 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
 from gpulayer.contracts.states import TERMINAL_JOB_STATES
-from gpulayer.errors import GPULayerError, JobTimedOutError
+from gpulayer.errors import GPULayerError, JobError, JobTimedOutError
 from gpulayer.sdk.failures import failure_of
 
 if TYPE_CHECKING:
@@ -71,9 +71,10 @@ class Job:
         return self.future().exception(timeout)
 
     def wait(self, timeout: float | None = None) -> Job:
-        """Wait for the end, whatever it is. Raises JobTimedOutError after `timeout` seconds."""
+        """Wait for the end, whatever it is. Raises JobTimedOutError after `timeout` seconds, and
+        what keeps the end from being known, such as UnreachableError."""
         try:
-            self.future().exception(timeout)
+            error = self.future().exception(timeout)
         except TimeoutError:
             raise JobTimedOutError(
                 "timeout",
@@ -81,6 +82,8 @@ class Job:
                 hint=f"gpulayer wait {self.id}",
                 job_id=self.id,
             ) from None
+        if error is not None and not isinstance(error, JobError):
+            raise error
         return self
 
     def done(self) -> bool:

@@ -91,7 +91,7 @@ class Watcher:
                     return
 
     def _next(self) -> list[dict[str, Any]]:
-        path = f"/v1/results?session={self._client.session}&after={self._cursor or 0}&wait={PARK_SECONDS}"
+        query = f"session={self._client.session}&after={self._cursor or 0}&wait={PARK_SECONDS}"
         reply = self._client.call("GET", f"/v1/results?{query}", park=PARK_SECONDS)
         self._cursor = reply["next"]
         return list(reply["jobs"])
