@@ -26,6 +26,12 @@ PROGRAM = (
 FINISH_SECONDS = 20.0
 
 
+class Supervisor(subprocess.Popen[bytes]):
+    """The process; `ready` is where it says that it serves."""
+
+    ready: int
+
+
 class SupervisorHome:
     """A home with a supervisor in it. Leaving the context ends the supervisor and its jobs."""
 
@@ -38,7 +44,8 @@ class SupervisorHome:
         self.folder.mkdir()
         self.containment = containment
         self.idle_seconds = idle_seconds
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process: Supervisor | None = None
+        self._followed: dict[str, bytearray] = {}
         self._ids = itertools.count(1)
         self._connections: list[frames.Connection] = []
 
@@ -79,15 +86,27 @@ class SupervisorHome:
 
     def start(self, python: str = sys.executable, **popen: Any) -> None:
         """Starts the supervisor and waits for its ready byte."""
+        self.process = self.spawn(python, **popen)
+        ready = os.read(self.process.ready, 1)
+        os.close(self.process.ready)
+        assert ready, f"the supervisor did not start: {self.log()}"
+
+    def spawn(self, python: str = sys.executable, **popen: Any) -> Supervisor:
+        """One more supervisor for this home, without waiting."""
         reader, writer = os.pipe()
         argv = [python, "-I", "-S", "-c", PROGRAM, "--home", str(self.home)]
         argv += ["--runtime", str(self.runtime), "--idle-seconds", str(self.idle_seconds)]
         argv += ["--containment", self.containment, "--ready-fd", str(writer)]
-        self.process = subprocess.Popen(argv, pass_fds=(writer,), env={}, **popen)
+        process = Supervisor(argv, pass_fds=(writer,), **{"env": {}, **popen})
         os.close(writer)
-        ready = os.read(reader, 1)
-        os.close(reader)
-        assert ready, f"the supervisor did not start: {self.log()}"
+        process.ready = reader
+        return process
+
+    def stop(self) -> None:
+        """Asks the supervisor to leave."""
+        assert self.process is not None
+        self.process.terminate()
+        self.process.wait(FINISH_SECONDS)
 
     def kill(self) -> None:
         """kill -9 of the supervisor."""
@@ -156,15 +175,25 @@ class SupervisorHome:
         agent.call("start", task=task)
         return self.follow(agent, task["task_id"])
 
+    def follow_once(self, agent: frames.Connection, task_id: str) -> int:
+        """Waits until the task has said more than ever before; returns how many bytes so far."""
+        said = self._followed.setdefault(task_id, bytearray())
+        reply = agent.call("tail", task_id=task_id, offset=len(said), max_bytes=1 << 20)
+        kind, payload = "", b""
+        while reply["bytes"] and kind != frames.LOG:
+            kind, payload, _ = agent.recv()
+        said += payload
+        return sum(len(record.data) for record in segments.decode(bytes(said)))
+
     def follow(self, agent: frames.Connection, task_id: str) -> Ended:
         """Tails the task to its end."""
         data = bytearray()
         while True:
             reply = agent.call("tail", task_id=task_id, offset=len(data), max_bytes=1 << 20)
-            if reply["bytes"]:
+            kind, payload = "", b""
+            while reply["bytes"] and kind != frames.LOG:
                 kind, payload, _ = agent.recv()
-                assert kind == frames.LOG
-                data += payload
+            data += payload
             if reply["eof"]:
                 return Ended(task_id, reply["exit"], bytes(data))
 

@@ -279,7 +279,7 @@ _WORDS: dict[str, Callable[[Dispatch, Peer, dict[str, Any], dict[str, int]], Any
 }
 
 
-def _with_folder(envelope: dict[str, Any], fds: dict[str, int]) -> dict[str, Any]:
+def _with_folder(envelope: Any, fds: dict[str, int]) -> dict[str, Any]:
     """The folder is kept as path, device and inode, never open: a job that waits must not keep a
     file system busy."""
     if not isinstance(envelope, dict) or not isinstance(envelope.get("environ"), list):

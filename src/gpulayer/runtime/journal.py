@@ -26,8 +26,7 @@ class Journal:
 
     def __init__(self, path: str) -> None:
         self._path = path
-        self.tasks: dict[str, dict[str, Any]] = {}
-        self._replay()
+        self.tasks = read(path)
         self._fd = -1
         self._size = 0
         self._compact()
@@ -51,22 +50,6 @@ class Journal:
         if self._size > COMPACT_BYTES:
             self._compact()
 
-    def _replay(self) -> None:
-        try:
-            with open(self._path, "rb") as file:
-                lines = file.read().split(b"\n")
-        except FileNotFoundError:
-            return
-        for line in lines:
-            try:
-                entry = json.loads(line)
-            except ValueError:
-                continue  # the torn last line of a killed supervisor: never acted upon
-            if "intent" in entry:
-                self.tasks[entry["intent"]["task_id"]] = entry["intent"]
-            else:
-                self.tasks.pop(entry.get("forget"), None)
-
     def _compact(self) -> None:
         draft = self._path + ".new"
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC
@@ -79,6 +62,26 @@ class Journal:
             os.close(self._fd)
         self._fd = fd
         self._size = 0
+
+
+def read(path: str) -> dict[str, dict[str, Any]]:
+    """The tasks of a journal, as `Journal` finds them; changes nothing."""
+    tasks: dict[str, dict[str, Any]] = {}
+    try:
+        with open(path, "rb") as file:
+            lines = file.read().split(b"\n")
+    except FileNotFoundError:
+        return tasks
+    for line in lines:
+        try:
+            entry = json.loads(line)
+        except ValueError:
+            continue  # the torn last line of a killed supervisor: never acted upon
+        if "intent" in entry:
+            tasks[entry["intent"]["task_id"]] = entry["intent"]
+        else:
+            tasks.pop(entry.get("forget"), None)
+    return tasks
 
 
 class Birth:

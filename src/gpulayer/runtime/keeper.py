@@ -22,7 +22,7 @@ import socket
 import time
 import traceback
 
-from gpulayer.runtime import exits, launches, processes, spawn
+from gpulayer.runtime import crash, exits, launches, processes, spawn
 from gpulayer.runtime.body import Body
 from gpulayer.runtime.journal import Birth
 from gpulayer.runtime.loop import READ, Loop
@@ -195,7 +195,9 @@ class _Keeping:
         sock = self._line.fileno()
         os.set_blocking(sock, False)
         self._loop.watch(sock, READ, self._read)
+        crash.point("keeper-locked")
         self._body.start()
+        crash.point("keeper-forked")
         self._post.plumbing.close_job_ends()
         self._loop.run()
         if self._orphaned:
@@ -238,7 +240,9 @@ class _Keeping:
             self._post.plumbing.close_held()
             if self._orphaned:
                 event["exit"] = self._own_up(event["exit"])
+            crash.point("keeper-ended")
             self._birth.record(event["exit"])
+            crash.point("keeper-recorded")
             if self._orphaned:
                 self._loop.stop()
         self._line.send(event)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-from gpulayer.runtime import cgroup, exits, processes, segments
+from gpulayer.runtime import exits, segments, sweep
 from gpulayer.runtime.journal import LISTED, Birth
 from gpulayer.runtime.tails import Tails
 
@@ -64,7 +64,7 @@ class PastTask:
             return
         ending = self._birth.exit()
         if ending is None:
-            self._sweep()
+            sweep.end(self._intent)
             ending = exits.lost(None, self._clock(), "the supervisor died while the job ran")
             self._birth.record(ending)
         self._segment.size = segments.repair(self._segment.fd)
@@ -92,12 +92,6 @@ class PastTask:
         self._birth.close()
         self._segment.close()
         remove_files(self._folder)
-
-    def _sweep(self) -> None:
-        leaf = self._intent.get("leaf")
-        if leaf:
-            cgroup.end_leaf(leaf)
-        processes.end_marked(self._intent["marker"].encode())
 
 
 class _Segment:

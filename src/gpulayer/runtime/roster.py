@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 
-from gpulayer.runtime import cgroup, launches, processes
+from gpulayer.runtime import cgroup, crash, launches, processes
 from gpulayer.runtime.exits import refused
 from gpulayer.runtime.journal import LISTED, Journal
 from gpulayer.runtime.past import PastTask, remove_files
@@ -89,6 +89,7 @@ class Roster:
                 "marker": f"{launches.MARKER}={launches.marker(request)}",
             }
         )
+        crash.point("supervisor-intent")
         leaf = task = None
         try:
             leaf = cgroup.Leaf(leaf_path) if leaf_path else None

@@ -31,7 +31,6 @@ The protocol (frames: `gpulayer.runtime.frames`). Requests are `{"op", "seq", ..
 
 from __future__ import annotations
 
-import fcntl
 import os
 import signal
 import sys
@@ -39,10 +38,11 @@ import time
 import traceback
 
 from gpulayer._version import __version__
-from gpulayer.runtime import cgroup, processes
+from gpulayer.runtime import cgroup, homelock, processes
 from gpulayer.runtime.digest import sha256_hex
 from gpulayer.runtime.dispatch import Dispatch
 from gpulayer.runtime.envelopes import Envelopes
+from gpulayer.runtime.homelock import HomeLock
 from gpulayer.runtime.journal import Journal
 from gpulayer.runtime.loop import READ, Loop
 from gpulayer.runtime.peers import Listener
@@ -55,6 +55,7 @@ if TYPE_CHECKING:
 
     from gpulayer.runtime.loop import Timer
 
+SOCKET = "s.sock"
 CHECK_SECONDS = 1.0
 """How often it looks whether its home is still there; deleting a folder tells nobody."""
 
@@ -82,7 +83,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     home; nothing is then written to `--ready-fd`."""
     settings = Settings(sys.argv[1:] if argv is None else argv)
     _stand_alone(settings)
-    lock = _lock(os.path.join(settings.home, "sup", "lock"))
+    lock = homelock.take_or_find(
+        os.path.join(settings.home, "sup", "lock"), os.path.join(settings.runtime, SOCKET)
+    )
     if lock is None:
         return 0
     return Supervisor(settings, lock).run()
@@ -91,7 +94,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 class Supervisor:
     """One life, from the lock to the last task."""
 
-    def __init__(self, settings: Settings, lock: Lock) -> None:
+    def __init__(self, settings: Settings, lock: HomeLock) -> None:
         self._settings = settings
         self._lock = lock
         self._loop = Loop(_log)
@@ -134,7 +137,7 @@ class Supervisor:
         return 0
 
     def _listen(self) -> None:
-        path = os.path.join(self._settings.runtime, "s.sock")
+        path = os.path.join(self._settings.runtime, SOCKET)
         self._listener = Listener(self._loop, path, self._dispatch.accept)
 
     def _check(self) -> None:
@@ -177,40 +180,6 @@ class Supervisor:
         self._loop.after(0, self._loop.stop)
 
 
-class Lock:
-    """The lock of a home (flock(2)). Whoever holds it owns the tasks; it ends with the process."""
-
-    def __init__(self, path: str, fd: int) -> None:
-        self._path = path
-        self._fd = fd
-
-    def is_in_place(self) -> bool:
-        """Whether the path still leads to the file we hold: the folder may have been deleted."""
-        try:
-            there = os.stat(self._path)
-        except OSError:
-            return False
-        held = os.fstat(self._fd)
-        return (there.st_dev, there.st_ino) == (held.st_dev, held.st_ino)
-
-
-def _lock(path: str) -> Lock | None:
-    """None where somebody else holds it. Makes no folder: only a client may make a home."""
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(fd)
-        return None
-    lock = Lock(path, fd)
-    if not lock.is_in_place():
-        os.close(fd)
-        return None
-    os.ftruncate(fd, 0)
-    os.write(fd, f"{os.getpid()}\n".encode())  # for messages only
-    return lock
-
-
 def _stand_alone(settings: Settings) -> None:
     """Nothing of whoever started it may leak into a job."""
     reset_signals([signal.SIGPIPE, signal.SIGXFSZ])  # a peer that left must not end us
@@ -248,15 +217,6 @@ def _leaves(settings: Settings) -> str | None:
 def leaf_label(home: str) -> str:
     """What the folder of leaves of a home is called."""
     return sha256_hex(os.fsencode(os.path.realpath(home)))[:16]
-
-
-def sweep(home: str) -> int:
-    """Ends what a dead supervisor of `home` left in cgroup leaves; returns how many processes.
-
-    For whoever notices the death; call it only while nobody holds the lock. Twice-safe.
-    """
-    leaves = cgroup.find_parent(leaf_label(home))
-    return cgroup.end_leaves(leaves) if leaves else 0
 
 
 def _version() -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import signal
 
-from gpulayer.runtime import cgroup, exits, frames, launches, plumbing, terminal
+from gpulayer.runtime import cgroup, crash, exits, frames, launches, plumbing, terminal
 from gpulayer.runtime.body import Body
 from gpulayer.runtime.journal import LISTED, Birth
 from gpulayer.runtime.keeper import Keeper, Post
@@ -90,7 +90,9 @@ class Task:
         try:
             self._body = self._make_body(envelope, leaf)
             self._ladder = Ladder(self._loop, self._body)
+            crash.point("supervisor-birth")
             self._body.start()
+            crash.point("supervisor-forked")
         except BaseException:
             self._plumbing.close()
             raise
@@ -145,8 +147,9 @@ class Task:
         return self._body.look()
 
     def lose(self, message: str) -> None:
-        """Its keeper is dead and nothing of it lives."""
-        self._finish(exits.lost(self._started_at, self._clock(), message))
+        """Its keeper is dead and nothing of it lives. What the keeper wrote before still counts."""
+        written = self._birth.exit()
+        self._finish(written or exits.lost(self._started_at, self._clock(), message))
 
     def describe(self) -> dict[str, Any]:
         return {
@@ -189,6 +192,7 @@ class Task:
     def _started(self, event: dict[str, Any]) -> None:
         self.pid = event["pid"]
         self._started_at = event["at"]
+        crash.point("supervisor-started")
         if self._attach is not None:
             self._attach.event({"event": "started", "task_id": self.task_id, "pid": self.pid})
         timeout = self._request.get("timeout_seconds")
@@ -202,6 +206,7 @@ class Task:
         self._ladder.climb("term", self._request.get("grace_seconds") or 0)
 
     def _finish(self, ending: dict[str, Any]) -> None:
+        crash.point("supervisor-ended")
         self._ladder.leave()
         if self._deadline is not None:
             self._deadline.cancel()
@@ -217,6 +222,7 @@ class Task:
         self._segment.finish()
         if self._birth.exit() is None:
             self._birth.record(ending)
+        crash.point("supervisor-recorded")
         self.exit = self.tails.exit = ending
         self._body.release()
         if self._leaf is not None:
@@ -240,7 +246,9 @@ class Task:
             call()
 
     def _out(self, source: Source, data: bytes) -> None:
+        crash.point("supervisor-read")
         self._segment.write(source.stream, data)
+        crash.point("supervisor-written")
         if self._attach is not None:
             self._attach.output(source.frame, data)
             if self._plumbing.controls >= 0:
