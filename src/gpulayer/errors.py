@@ -312,6 +312,9 @@ _TABLE: tuple[Slug, ...] = (
     Slug("corrupt", StorageError, 1, 125, 500,
          "The database or an artifact does not hold what it should. Nothing of it was used. "
          "Set GPULAYER_HOME to another folder, or move this one away."),
+    Slug("already-there", RefusedError, 1, 125, 409,
+         "A file of that name exists, and nothing is overwritten. Give another place: "
+         "`gpulayer get JOB other-folder`."),
     Slug("not-allowed", RefusedError, 4, 125, 403, "The caller may not do that."),
     Slug("plane-full", RefusedError, 1, 125, 429,
          "The queue is at its limit. Wait for jobs to end, or cancel some."),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 import click
 
@@ -29,7 +29,7 @@ def _flags() -> Iterator[tuple[str, list[str]]]:
             yield verb.name, sorted(o for p in shown for o in p.opts if o.startswith("--"))
 
 
-def _bash(words: dict[str, list[str]]) -> str:
+def _bash(words: Mapping[str, Sequence[str]]) -> str:
     cases = "\n".join(f"    {name}) flags='{' '.join(flags)}' ;;" for name, flags in words.items())
     return f"""_gpulayer() {{
   local word=${{COMP_WORDS[COMP_CWORD]}} verb=${{COMP_WORDS[1]}} flags=
@@ -44,12 +44,12 @@ def _bash(words: dict[str, list[str]]) -> str:
 complete -o default -F _gpulayer gpulayer"""
 
 
-def _zsh(words: dict[str, list[str]]) -> str:
+def _zsh(words: Mapping[str, Sequence[str]]) -> str:
     return "autoload -U +X bashcompinit && bashcompinit\n" + _bash(words)
 
 
-def _fish(words: dict[str, list[str]]) -> str:
-    about = {verb.name: verb.about.replace("'", "") for verb in VERBS}
+def _fish(words: Mapping[str, Sequence[str]]) -> str:
+    about = {verb.name: verb.about.replace("'", r"\'") for verb in VERBS}
     lines = [
         f"complete -c gpulayer -n __fish_use_subcommand -f -a {name} -d '{about[name]}'"
         for name in words

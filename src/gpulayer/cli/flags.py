@@ -56,7 +56,7 @@ def _env(texts: Iterable[str], files: Iterable[str]) -> dict[str, str]:
     for name in files:
         path = Path(name)
         if not path.is_file():
-            raise NotFoundError("file-not-found", f"--env-file: {name} is not a file")
+            raise NotFoundError("file-not-found", f"--env-file: {name} is not a file", hint="ls")
         lines = (line.strip() for line in path.read_text().splitlines())
         values |= dict(_pair(line, name) for line in lines if line and line[0] != "#")
     for text in texts:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
@@ -15,6 +16,12 @@ from gpulayer.cli.session import connect, job_path, options
 from gpulayer.errors import NotFoundError, RefusedError
 
 ADDRESS = "artifact://sha256/"
+
+
+class Wanted(NamedTuple):
+    digest: str
+    target: Path
+    executable: bool
 
 
 @click.command("get")
@@ -29,32 +36,38 @@ def command(what: str, path: Path | None, as_json: bool, quiet: bool) -> None:
     wire = connect()
     if what.startswith(ADDRESS):
         digest = what.removeprefix(ADDRESS)
-        wanted = [(digest, path or Path(digest[:12]), False)]
+        wanted = [Wanted(digest, path or Path(digest[:12]), executable=False)]
     else:
         wanted = _of_job(wire, what, path)
-    for digest, target, executable in wanted:
-        fetch(wire, digest, target, executable)
+    for one in wanted:
+        if os.path.lexists(one.target):
+            elsewhere = shlex.join([what, f"{path or wanted[0].target.parts[0]}-2"])
+            raise RefusedError(
+                "already-there",
+                f"{one.target} exists already",
+                why="nothing is overwritten, so nothing was fetched",
+                hint=f"gpulayer get {elsewhere}",
+            )
+    for one in wanted:
+        _fetch(wire, one)
     if as_json:
-        render.json_document({"files": [str(target) for _, target, _ in wanted]})
-    else:
-        for _, target, _ in wanted:
-            render.data(str(target))
+        render.json_document({"files": [str(one.target) for one in wanted]})
+    elif not quiet:
+        for one in wanted:
+            render.data(render.plain(one.target))
 
 
-def fetch(wire: Wire, digest: str, target: Path, executable: bool = False) -> None:
+def _fetch(wire: Wire, wanted: Wanted) -> None:
     """Write one artifact to a new file. An existing file is never touched."""
-    if target.exists():
-        raise RefusedError(
-            "not-allowed", f"{target} exists already", hint="gpulayer get JOB another-folder"
-        )
-    reply = wire.request("GET", f"/v1/artifacts/sha256/{digest}")
-    target.parent.mkdir(parents=True, exist_ok=True)
-    mode = 0o777 if executable else 0o666
-    with open(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as sink:
+    reply = wire.request("GET", f"/v1/artifacts/sha256/{wanted.digest}")
+    wanted.target.parent.mkdir(parents=True, exist_ok=True)
+    mode = 0o777 if wanted.executable else 0o666
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+    with open(os.open(wanted.target, flags, mode), "wb") as sink:
         sink.write(reply.data)
 
 
-def _of_job(wire: Wire, what: str, path: Path | None) -> list[tuple[str, Path, bool]]:
+def _of_job(wire: Wire, what: str, path: Path | None) -> list[Wanted]:
     selector, _, name = what.partition(":")
     job = wire.call("GET", job_path(selector))
     outputs: Sequence[Mapping[str, Any]] = job.get("outputs") or ()
@@ -68,7 +81,20 @@ def _of_job(wire: Wire, what: str, path: Path | None) -> list[tuple[str, Path, b
             hint=f"gpulayer status {job['id']}",
             job_id=job["id"],
         )
-    if name:
-        return [(outputs[0]["digest"], path or Path(PurePosixPath(name).name), False)]
     folder = path or Path(job["id"])
-    return [(o["digest"], folder / o["path"], bool(o.get("executable"))) for o in outputs]
+    return [
+        Wanted(
+            output["digest"],
+            (path or Path(PurePosixPath(name).name)) if name else folder / _inside(output["path"]),
+            bool(output.get("executable")),
+        )
+        for output in outputs
+    ]
+
+
+def _inside(name: str) -> PurePosixPath:
+    """A path that stays in the folder, whatever the worker said."""
+    path = PurePosixPath(name)
+    if path.is_absolute() or ".." in path.parts:
+        raise RefusedError("unsafe-path", f"the output {name!r} leaves its folder")
+    return path

@@ -30,7 +30,7 @@ def command(as_json: bool, quiet: bool) -> None:
     if rows:
         render.table(HEADERS, rows)
     for note in _notes(workers):
-        render.say(note)
+        render.say(render.plain(note))
 
 
 def _all(workers: Any) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:

@@ -1,31 +1,17 @@
-"""`gpulayer help [TOPIC]`: an error, a verb, or one of the short pages below, all offline."""
+"""`gpulayer help [TOPIC]`: an error, a verb, a reason, or one of the short pages, all offline."""
 
 from __future__ import annotations
+
+import difflib
 
 import click
 
 from gpulayer.cli import render
+from gpulayer.cli.pages import PAGES, REASONS
 from gpulayer.cli.table import VERBS
-from gpulayer.contracts.states import Reason
 from gpulayer.errors import SLUGS, NotFoundError
 
-PAGES = {
-    "exit-codes": """run, wait and logs -f --exit-code end as the workload ended:
-  0-123   its own exit code
-  124     it reached its time limit
-  125     GPUlayer could not run it, or lost it
-  126     a step before it failed, or it cannot be executed
-  127     the command or function was not found
-  128+n   signal n ended it; 130 is Ctrl-C
-All other verbs: 0 done, 1 failed, 2 usage, 3 not found, 4 not allowed, 5 unreachable.""",
-    "selectors": """A job is named by its id, the beginning of its id, its name (the newest of
-that name) or the word last (your newest).""",
-    "environment": """GPULAYER_HOME     folder of the local plane's data
-GPULAYER_URL      a served plane to use instead
-GPULAYER_TOKEN    the token for it
-Inside a job: GPULAYER_JOB_ID, GPULAYER_ATTEMPT, GPULAYER_INPUT_DIR, GPULAYER_OUTPUT_DIR,
-GPULAYER_WORKSPACE.""",
-}
+_ALIASES = {verb.name: verb.alias_of for verb in VERBS}
 
 
 @click.command("help")
@@ -43,24 +29,43 @@ def command(ctx: click.Context, topic: str | None) -> None:
         render.data(PAGES[topic])
     elif topic in SLUGS:
         slug = SLUGS[topic]
-        render.data(f"{slug.name}\n\n{slug.explanation}")
+        render.data(f"{slug.name}\n")
+        for line in render.wrapped(slug.explanation, 80):
+            render.data(line)
         render.data(f"\nexit code: {slug.exit}; of run and wait: {slug.run_exit}")
-    elif any(verb.name == topic for verb in VERBS):
-        assert ctx.parent is not None
-        found = ctx.parent.command.get_command(ctx.parent, topic)  # type: ignore[attr-defined]
-        render.data(found.get_help(click.Context(found, ctx.parent, topic)))
-    elif topic in {reason.value for reason in Reason}:
-        render.data(f"{topic} is a reason that `gpulayer status` shows beside a job's state.")
+    elif topic in _ALIASES:
+        _verb(ctx, _ALIASES[topic] or topic)
+    elif topic in REASONS:
+        render.data(f"{topic}: a reason, shown beside a job's state.\n\n{REASONS[topic]}")
     else:
-        raise NotFoundError("topic-not-found", f"there is no page '{topic}'", hint="gpulayer help")
+        raise _no_such_page(topic)
+
+
+def _verb(ctx: click.Context, name: str) -> None:
+    assert ctx.parent is not None
+    assert isinstance(ctx.parent.command, click.Group)
+    found = ctx.parent.command.get_command(ctx.parent, name)
+    assert found is not None
+    render.data(found.get_help(click.Context(found, ctx.parent, name)))
+
+
+def _no_such_page(topic: str) -> NotFoundError:
+    known = [*PAGES, *SLUGS, *_ALIASES, *REASONS]
+    near = difflib.get_close_matches(topic, known, n=1)
+    return NotFoundError(
+        "topic-not-found",
+        f"there is no page '{topic}'",
+        why=f"did you mean '{near[0]}'?" if near else "",
+        hint=[f"gpulayer help {near[0]}", "gpulayer help all"] if near else "gpulayer help all",
+    )
 
 
 def _everything() -> None:
+    render.data("Verbs")
     for verb in VERBS:
-        render.data(f"{verb.name:<14} {verb.about}")
-    render.data("")
-    for name in PAGES:
-        render.data(f"{name:<14} page")
-    render.data("")
-    for slug in SLUGS.values():
-        render.data(f"{slug.name}")
+        render.data(f"  {verb.name:<12} {verb.about}")
+    for title, names in (("Pages", PAGES), ("Errors", SLUGS), ("Reasons", REASONS)):
+        render.data(f"\n{title}")
+        for line in render.wrapped(" ".join(names), 76):
+            render.data(f"  {line}")
+    render.data("\nRead one: gpulayer help NAME")

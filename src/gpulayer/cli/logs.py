@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from collections import deque
@@ -12,8 +13,8 @@ import click
 from gpulayer.cli import render
 from gpulayer.cli.outcome import exit_code as code_of
 from gpulayer.cli.screen import Screen
-from gpulayer.cli.session import connect, options
-from gpulayer.cli.wait import until_finished
+from gpulayer.cli.session import connect, job_path, options
+from gpulayer.cli.wait import leave, until_finished
 from gpulayer.clock import SystemClock
 from gpulayer.contracts.durations import parse_duration
 from gpulayer.errors import UsageError
@@ -21,11 +22,14 @@ from gpulayer.runtime.segments import BOTH, NOTE, PREPARE, STDERR, STDOUT, Recor
 from gpulayer.sdk import log_lines
 
 STREAMS = {"stdout": {STDOUT, BOTH}, "stderr": {STDERR}, "prepare": {PREPARE, NOTE}}
+_NAMES = {STDOUT: "stdout", BOTH: "stdout", STDERR: "stderr", PREPARE: "prepare", NOTE: "note"}
 
 
 @click.command("logs")
 @click.argument("job", default="last")
-@options("follow", "tail", "since", "stream", "grep", "index", "exit_code")
+@options(
+    "follow", "tail", "since", "stream", "grep", "index", "exit_code", "json", "quiet",
+)  # fmt: skip
 def command(
     job: str,
     follow: bool,
@@ -35,45 +39,100 @@ def command(
     grep: str | None,
     index: int | None,
     exit_code: bool,
+    as_json: bool,
+    quiet: bool,
 ) -> int:
     """Print what a job wrote: its stdout to stdout, its stderr to stderr, byte for byte.
 
-    With -f it goes on until the job ends; Ctrl-C leaves the job alone.
+    With -f it goes on until the job ends; Ctrl-C leaves the job alone. --json prints one object
+    per line; -q leaves out GPUlayer's own notes.
     """
+    wanted = _streams(stream, quiet)
+    oldest = SystemClock().now() - parse_duration(since, "--since") if since else 0.0
+    pattern = _pattern(grep)
+    if tail is not None and tail < 0:
+        raise UsageError("usage", "--tail counts lines: 0 or more", hint="--tail 10")
     wire = connect()
-    query = {} if index is None else {"index": index}
-    found = log_lines.records(wire, job, follow=follow, query=query)
+    found = wire.call("GET", job_path(job))
+    records = (
+        record
+        for record in log_lines.records(wire, found["id"], follow=follow)
+        if record.stream in wanted and record.time >= oldest and index in (None, record.index)
+    )
     try:
-        show(chosen(found, stream, since), tail, grep)
+        if as_json:
+            _as_json(records, pattern, tail)
+        elif tail is None and pattern is None:
+            _as_it_is(records)
+        else:
+            _as_lines(records, pattern, tail)
         if exit_code:
-            return code_of(until_finished(wire, job))
+            return code_of(until_finished(wire, found))
     except KeyboardInterrupt:
-        render.say(f"{job} goes on; end it: gpulayer cancel {job}")
-        return 130
+        leave(found["id"])
     return 0
 
 
-def chosen(records: Iterable[Record], stream: str | None, since: str | None) -> Iterator[Record]:
-    """The records of one stream, or of the last while."""
-    if stream is not None and stream not in STREAMS:
-        raise UsageError("usage", f"--stream: there is no '{stream}'", hint="--stream stdout")
-    wanted = STREAMS[stream] if stream else {NOTE, STDOUT, STDERR, BOTH, PREPARE}
-    oldest = SystemClock().now() - parse_duration(since, "--since") if since else 0.0
-    return (r for r in records if r.stream in wanted and r.time >= oldest)
+def _as_it_is(records: Iterable[Record]) -> None:
+    out, err = Screen(sys.stdout), Screen(sys.stderr)
+    for record in records:
+        (err if record.stream in (STDERR, NOTE) else out).write(record.data)
 
 
-def show(records: Iterable[Record], tail: int | None, grep: str | None) -> None:
-    """Write records to stdout and stderr: as they are, or the lines that are asked for."""
-    if tail is None and grep is None:
-        out, err = Screen(sys.stdout), Screen(sys.stderr)
-        for record in records:
-            (err if record.stream in (STDERR, NOTE) else out).write(record.data)
-        return
-    try:
-        pattern = re.compile(grep or "")
-    except re.error as error:
-        raise UsageError("usage", f"--grep is no pattern: {error}") from None
-    lines = (line for line in log_lines.lines(iter(records)) if pattern.search(line))
+def _as_lines(records: Iterable[Record], pattern: re.Pattern[str] | None, tail: int | None) -> None:
     screen = Screen(sys.stdout)
-    for line in lines if tail is None else deque(lines, maxlen=tail):
-        screen.write(line.encode() + b"\n")
+    lines = log_lines.lines(iter(records))
+    chosen = (line for line in lines if pattern is None or pattern.search(line))
+    for line in chosen if tail is None else deque(chosen, maxlen=tail):
+        screen.write(line.encode(errors="replace") + b"\n")
+
+
+def _as_json(records: Iterable[Record], pattern: re.Pattern[str] | None, tail: int | None) -> None:
+    lines = _timed(records)
+    chosen = (line for line in lines if pattern is None or pattern.search(str(line["text"])))
+    for line in chosen if tail is None else deque(chosen, maxlen=tail):
+        render.data(json.dumps({"schema": render.SCHEMA, **line}, ensure_ascii=True))
+        sys.stdout.flush()
+
+
+def _timed(records: Iterable[Record]) -> Iterator[dict[str, object]]:
+    """Lines with the stream that they were written to and the time of their first piece."""
+    begun: dict[tuple[int, int], tuple[float, bytes]] = {}
+    for record in records:
+        key = (record.stream, record.index)
+        at, rest = begun.pop(key, (record.time, b""))
+        *whole, rest = (rest + record.data).split(b"\n")
+        for line in whole:
+            yield _line(key, at, line)
+            at = record.time
+        if rest:
+            begun[key] = (at, rest)
+    for key, (at, rest) in begun.items():
+        yield _line(key, at, rest)
+
+
+def _line(key: tuple[int, int], at: float, data: bytes) -> dict[str, object]:
+    text = data.removesuffix(b"\r").decode(errors="replace")
+    return {"time": at, "stream": _NAMES[key[0]], "index": key[1], "text": text}
+
+
+def _streams(stream: str | None, quiet: bool) -> set[int]:
+    if stream is not None and stream not in STREAMS:
+        raise UsageError(
+            "usage",
+            f"--stream: there is no '{stream}'",
+            why=f"streams are {', '.join(STREAMS)}",
+            hint="--stream stdout",
+        )
+    found = STREAMS[stream] if stream else {NOTE, STDOUT, STDERR, BOTH, PREPARE}
+    return found - {NOTE} if quiet else found
+
+
+def _pattern(grep: str | None) -> re.Pattern[str] | None:
+    if grep is None:
+        return None
+    try:
+        return re.compile(grep)
+    except re.error as error:
+        mend = f"--grep {json.dumps(re.escape(grep))}"
+        raise UsageError("usage", f"--grep is no pattern: {error}", hint=mend) from None

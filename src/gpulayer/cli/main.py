@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import importlib
 import os
+import shlex
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -13,11 +14,13 @@ import click
 
 from gpulayer import _version
 from gpulayer.cli import render
+from gpulayer.cli.session import Asked, whole_line
 from gpulayer.cli.table import VERBS, Verb
-from gpulayer.errors import SLUGS, GPULayerError, UsageError
+from gpulayer.errors import SLUGS, GPULayerError, StorageError, UsageError
 
 RUN_VERBS = frozenset({"run", "launch", "map", "wait"})
 """Their exit code is the workload's, so their own failures use 125 and up, as docker's do."""
+INTERRUPTED, READER_LEFT = 130, 141
 
 _BY_NAME = {verb.name: verb for verb in VERBS}
 
@@ -25,32 +28,26 @@ _BY_NAME = {verb.name: verb for verb in VERBS}
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the command line and exit. The only place that calls `sys.exit`."""
     words = list(sys.argv[1:] if argv is None else argv)
-    verb = next((word for word in words if not word.startswith("-")), "")
-    debug = bool(os.environ.get("GPULAYER_DEBUG")) or _takes_debug(words)
+    asked = Asked(words, debug=bool(os.environ.get("GPULAYER_DEBUG")))
+    render.prepare_streams()
     try:
-        code = cli.main(words, prog_name="gpulayer", standalone_mode=False)
+        code = cli.main(words, prog_name="gpulayer", standalone_mode=False, obj=asked)
+        sys.stdout.flush()
         sys.exit(code if isinstance(code, int) else 0)
-    except click.exceptions.Abort:
-        sys.exit(130)
-    except KeyboardInterrupt:
-        sys.exit(130)
+    except (click.exceptions.Abort, KeyboardInterrupt):
+        sys.exit(INTERRUPTED)
     except BrokenPipeError:
         _reader_left()
     except click.ClickException as error:
-        _fail(_usage(error), verb, words)
+        _fail(_usage(error, asked), asked)
     except GPULayerError as error:
-        if debug:
+        if asked.debug:
             raise
-        _fail(error, verb, words)
+        _fail(error, asked)
     except Exception as error:
-        if debug:
+        if asked.debug:
             raise
-        fault = GPULayerError(
-            "internal",
-            f"{type(error).__name__}: {error}",
-            hint=f"see where: GPULAYER_DEBUG=1 gpulayer {verb}",
-        )
-        _fail(fault, verb, words)
+        _fail(_internal(error, asked), asked)
 
 
 class Verbs(click.Group):
@@ -66,6 +63,8 @@ class Verbs(click.Group):
         command = importlib.import_module(f"gpulayer.cli.{verb.module}").command
         assert isinstance(command, click.Command)
         command.short_help = verb.about
+        if not any(parameter.name == "debug" for parameter in command.params):
+            command.params.append(_debug())
         return command
 
     def resolve_command(
@@ -73,13 +72,17 @@ class Verbs(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and args[0] not in _BY_NAME:
             raise _unknown_verb(args[0])
+        if ctx.obj is not None:
+            ctx.obj.verb = args[0]
         return super().resolve_command(ctx, args)
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         formatter.write("Run work on every machine you have, described once.\n")
         formatter.write("\nUsage: gpulayer VERB [options]\n")
         write_verbs(formatter, [verb for verb in VERBS if verb.alias_of is None])
-        formatter.write("\nAll of a verb's options: gpulayer VERB --help\n")
+        formatter.write(
+            "\nOptions of a verb: gpulayer VERB --help   Everything: gpulayer help all\n"
+        )
         formatter.write("First steps: gpulayer run -- python your_script.py\n")
 
 
@@ -92,46 +95,88 @@ def write_verbs(formatter: click.HelpFormatter, verbs: Sequence[Verb]) -> None:
                 formatter.write(f"  {verb.name:<11} {verb.about}\n")
 
 
+def _debug() -> click.Option:
+    """Taken before the verb and after it."""
+
+    def note(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
+        asked = ctx.find_root().obj
+        if wanted and asked is not None:
+            asked.debug = True
+
+    return click.Option(
+        ["--debug"], is_flag=True, hidden=True, is_eager=True, expose_value=False, callback=note,
+        help="Show where an error comes from.",
+    )  # fmt: skip
+
+
 @click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(_version.__version__, "-V", "--version", message="gpulayer %(version)s")
-@click.option("--debug", is_flag=True, hidden=True, help="Show where an error comes from.")
-def cli(debug: bool) -> None:
+def cli() -> None:
     """Run work on every machine you have, described once."""
 
 
-def _takes_debug(words: Sequence[str]) -> bool:
-    return "--debug" in words[: next((i for i, w in enumerate(words) if w[:1] != "-"), None)]
+cli.params.append(_debug())
 
 
 def _unknown_verb(word: str) -> UsageError:
     near = difflib.get_close_matches(word, list(_BY_NAME), n=1)
     return UsageError(
         "usage",
-        f"'{render.plain(word)}' is not a verb of gpulayer",
+        f"'{word}' is not a verb of gpulayer",
         hint=([f"gpulayer {near[0]} --help"] if near else []) + ["gpulayer --help"],
         why=f"did you mean '{near[0]}'?" if near else "",
     )
 
 
-def _usage(error: click.ClickException) -> UsageError:
+def _usage(error: click.ClickException, asked: Asked) -> UsageError:
     ctx = getattr(error, "ctx", None)
     path: str = ctx.command_path if ctx is not None else "gpulayer"
+    if isinstance(error, click.NoSuchOption):
+        return _unknown_option(error, path, asked)
     return UsageError("usage", error.format_message().rstrip("."), hint=f"{path} --help")
 
 
-def _fail(error: GPULayerError, verb: str, words: Sequence[str]) -> None:
-    before_command = words[: words.index("--")] if "--" in words else words
-    if "--json" in before_command:
+def _unknown_option(error: click.NoSuchOption, path: str, asked: Asked) -> UsageError:
+    near = difflib.get_close_matches(error.option_name, error.possibilities or (), n=1, cutoff=0.5)
+    name = error.option_name
+    mended = [
+        near[0] + word.removeprefix(name) if near and word.partition("=")[0] == name else word
+        for word in asked.words
+    ]
+    return UsageError(
+        "usage",
+        f"{path} has no option {name}",
+        why=f"did you mean {near[0]}?" if near else "",
+        hint=[*([shlex.join(["gpulayer", *mended])] if near else []), f"{path} --help"],
+    )
+
+
+def _internal(error: Exception, asked: Asked) -> GPULayerError:
+    """What no code foresaw. A stream that refuses what is written to it is the system's affair."""
+    if isinstance(error, OSError) and error.errno in (5, 9, 28):
+        why = error.strerror or str(error)
+        return StorageError("disk-full" if error.errno == 28 else "disk-error", why)
+    return GPULayerError(
+        "internal",
+        f"{type(error).__name__}: {error}",
+        hint=f"gpulayer --debug {asked.verb or '--help'}",
+    )
+
+
+def _fail(error: GPULayerError, asked: Asked) -> None:
+    error.help = tuple(whole_line(asked, hint) for hint in error.help)
+    if asked.json or (isinstance(error, UsageError) and "--json" in asked.own_words()):
         render.json_document({"error": error.to_json()})
+        sys.stdout.flush()
     else:
         render.error(error)
     slug = SLUGS.get(error.code, SLUGS["internal"])
     override: Any = error.details.get("exit")
-    code = slug.run_exit if verb in RUN_VERBS else slug.exit
+    code = slug.run_exit if asked.verb in RUN_VERBS else slug.exit
     sys.exit(int(override) if override is not None else code)
 
 
 def _reader_left() -> None:
     """The reader of our output has gone: end as quietly as any program in a pipe."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-    sys.exit(141)
+    sys.exit(READER_LEFT)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import click
 
+from gpulayer.api.wire import Wire
 from gpulayer.cli import render
 from gpulayer.cli.session import connect, options
 from gpulayer.clock import SystemClock
+from gpulayer.contracts.durations import duration_text
+from gpulayer.errors import UsageError
 
 HEADERS = ("JOB", "STATE", "WORKER", "GPU", "QUEUED", "RUN", "EXIT", "REASON")
 
@@ -18,8 +21,11 @@ HEADERS = ("JOB", "STATE", "WORKER", "GPU", "QUEUED", "RUN", "EXIT", "REASON")
 @options("all", "limit", "json", "quiet")
 def command(everything: bool, limit: int | None, as_json: bool, quiet: bool) -> None:
     """List jobs that are waiting or running; with -a also those that have ended."""
+    if limit is not None and limit < 1:
+        raise UsageError("usage", "--limit counts jobs: 1 or more", hint="--limit 20")
     query = f"/v1/jobs?all={int(everything)}&limit={limit or (100 if everything else 10_000)}"
-    jobs = connect().call("GET", query)["jobs"]
+    wire = connect()
+    jobs = wire.call("GET", query)["jobs"]
     if as_json:
         render.json_document({"jobs": jobs})
     elif quiet:
@@ -27,12 +33,22 @@ def command(everything: bool, limit: int | None, as_json: bool, quiet: bool) -> 
             render.data(job["id"])
     elif jobs:
         now = SystemClock().now()
-        render.table(HEADERS, [row(job, now) for job in jobs])
+        numbers = gpu_numbers(wire, jobs)
+        render.table(HEADERS, [row(job, now, numbers) for job in jobs])
     else:
         render.say("no jobs" if everything else "no jobs are waiting or running; all: ps -a")
 
 
-def row(job: Mapping[str, Any], now: float) -> tuple[str, ...]:
+def gpu_numbers(wire: Wire, jobs: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """The number of each GPU on its worker, by UUID. Asked for only where a job has one."""
+    if not any(job.get("gpus") for job in jobs):
+        return {}
+    workers = wire.call("GET", "/v1/workers")["workers"]
+    found = (gpu for worker in workers for gpu in worker["capabilities"].get("gpus") or ())
+    return {gpu["uuid"]: str(gpu["index"]) for gpu in found}
+
+
+def row(job: Mapping[str, Any], now: float, numbers: Mapping[str, str] = {}) -> tuple[str, ...]:
     """One line of the table. Times are measured to `now` for what goes on still."""
     started, finished = job.get("started_at"), job.get("finished_at")
     queued = (started or finished or now) - job["submitted_at"]
@@ -42,9 +58,9 @@ def row(job: Mapping[str, Any], now: float) -> tuple[str, ...]:
         job["id"],
         job["state"],
         job.get("worker") or "-",
-        ",".join(job.get("gpus") or ()) or "-",
-        render.duration(queued),
-        render.duration(run),
+        ",".join(numbers.get(uuid, uuid) for uuid in job.get("gpus") or ()) or "-",
+        duration_text(queued),
+        duration_text(run),
         "-" if code is None else str(code),
         reason(job),
     )

@@ -18,7 +18,8 @@ from gpulayer.errors import NotFoundError
 def command(file: Path, as_json: bool, quiet: bool) -> None:
     """Store a file as an artifact and print its address."""
     if not file.is_file():
-        raise NotFoundError("file-not-found", f"{file} is not a file", hint="gpulayer put FILE")
+        kind = "is a folder" if file.is_dir() else "does not exist"
+        raise NotFoundError("file-not-found", f"{file} {kind}", hint="gpulayer put FILE")
     with file.open("rb") as source:
         digest = hashlib.file_digest(source, "sha256").hexdigest()
         size = source.tell()

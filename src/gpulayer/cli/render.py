@@ -14,13 +14,13 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TextIO
 
-from gpulayer.contracts.durations import duration_text as duration
 from gpulayer.errors import GPULayerError, SpecError
 
 SCHEMA = 1
 """Version of every `--json` document."""
 
 _RED, _BOLD, _DIM, _GREEN, _RESET = "\x1b[31m", "\x1b[1m", "\x1b[2m", "\x1b[32m", "\x1b[0m"
+_NARROWEST = 8
 _STATE_COLOUR = {"failed": _RED, "timed_out": _RED, "succeeded": _GREEN, "running": _BOLD}
 
 
@@ -30,14 +30,26 @@ def error(fault: GPULayerError) -> None:
     say(f"{head} {plain(fault.message)}")
     if isinstance(fault, SpecError) and len(fault.problems) > 1:
         for problem in fault.problems:
-            line = f"line {problem.line}: " if problem.line else ""
-            mend = f" ({plain(problem.mend)})" if problem.mend else ""
-            say(f"  {line}{plain(problem.field)}: {plain(problem.message)}{mend}")
+            say(f"  {plain(problem.sentence())}")
     for label, text in (("where", fault.where), ("why", fault.why)):
         for line in text.splitlines():
             say(f"  {label}: {plain(line)}")
     for text in fault.help:
         say(f"  help: {plain(text)}")
+
+
+def prepare_streams() -> None:
+    """Make every stream one that can be written: a closed one leads nowhere, and a character that
+    the terminal's encoding lacks is shown escaped."""
+    for fd, name in ((1, "stdout"), (2, "stderr")):
+        stream = getattr(sys, name)
+        if stream is None:
+            from gpulayer.sdk.streams import fill_closed
+
+            fill_closed()
+            stream = open(fd, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
+            setattr(sys, name, stream)
+        stream.reconfigure(errors="backslashreplace")
 
 
 def say(text: str) -> None:
@@ -59,17 +71,57 @@ def json_document(body: Mapping[str, Any]) -> None:
     data(json.dumps({"schema": SCHEMA, **body}, indent=2, ensure_ascii=True))
 
 
-def table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Columns as wide as their content. On a terminal the last column is cut to fit; a pipe gets
-    everything."""
-    shown = [[plain(cell) for cell in row] for row in rows]
-    widths = [max(len(row[i]) for row in [list(headers), *shown]) for i in range(len(headers))]
-    room = _room(widths)
-    for number, row in enumerate([list(headers), *shown]):
-        cells = [cell.ljust(width) for cell, width in zip(row[:-1], widths[:-1], strict=True)]
-        last = row[-1] if room is None else cut(row[-1], room)
-        line = "  ".join([*cells, last]).rstrip()
-        data(paint(line, _DIM, sys.stdout) if number == 0 else _coloured(line, row))
+def table(headers: Sequence[str], rows: Iterable[Sequence[str]], *, wrap: bool = False) -> None:
+    """Columns as wide as their content. On a terminal the widest are cut until a line fits, or,
+    with `wrap`, the last one goes on below itself, word by word. A pipe gets everything."""
+    shown = [[plain(cell) for cell in row] for row in [headers, *rows]]
+    widths = [max(len(row[i]) for row in shown) for i in range(len(headers))]
+    if sys.stdout.isatty():
+        widths = fitted(widths, columns(), wrap=wrap)
+    for number, row in enumerate(shown):
+        line = "  ".join(
+            cut(cell, width).ljust(width) for cell, width in zip(row[:-1], widths[:-1], strict=True)
+        )
+        first, *more = wrapped(row[-1], widths[-1]) if wrap else [cut(row[-1], widths[-1])]
+        whole = f"{line}  {first}".rstrip() if line else first
+        data(paint(whole, _DIM, sys.stdout) if number == 0 else _coloured(whole, row))
+        for piece in more:
+            data(" " * (sum(widths[:-1]) + 2 * len(widths[:-1])) + piece)
+
+
+def fitted(widths: Sequence[int], room: int, *, wrap: bool = False) -> list[int]:
+    """Widths that fit into `room` with two spaces between; the widest give first. With `wrap`
+    only the last gives, down to 20."""
+    found = list(widths)
+    over = sum(found) + 2 * (len(found) - 1) - room
+    if wrap:
+        found[-1] = max(found[-1] - max(over, 0), min(found[-1], 20))
+        return found
+    while over > 0 and max(found) > _NARROWEST:
+        found[found.index(max(found))] -= 1
+        over -= 1
+    return found
+
+
+def wrapped(text: str, width: int) -> list[str]:
+    """Lines of at most `width`, broken between words; a longer word is kept whole."""
+    lines = [""]
+    for word in text.split(" "):
+        if lines[-1] and len(lines[-1]) + 1 + len(word) > width:
+            lines.append(word)
+        else:
+            lines[-1] = f"{lines[-1]} {word}" if lines[-1] else word
+    return lines
+
+
+def paragraph(text: str) -> None:
+    """A sentence of data, broken between words on a terminal."""
+    for line in wrapped(plain(text), columns()) if sys.stdout.isatty() else [plain(text)]:
+        data(line)
+
+
+def columns() -> int:
+    return shutil.get_terminal_size((80, 24)).columns
 
 
 def cut(text: str, width: int) -> str:
@@ -110,13 +162,6 @@ def paint(text: str, colour: str, stream: TextIO) -> str:
 def colours(stream: TextIO) -> bool:
     """Whether this stream may be coloured. NO_COLOR: no-color.org."""
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-
-
-def _room(widths: Sequence[int]) -> int | None:
-    if not sys.stdout.isatty():
-        return None
-    columns = shutil.get_terminal_size((80, 24)).columns
-    return max(columns - sum(widths[:-1]) - 2 * (len(widths) - 1), 8)
 
 
 def _coloured(line: str, row: Sequence[str]) -> str:

@@ -1,7 +1,7 @@
 """`gpulayer run -- COMMAND`: run a command here and stay with it.
 
 It behaves as the command itself would in this terminal: streams, keys, signals, exit code. What
-GPUlayer has to say goes to stderr, and on a terminal alone.
+GPUlayer has to say goes to stderr; without a terminal only what is GPUlayer's own doing.
 """
 
 from __future__ import annotations
@@ -12,18 +12,20 @@ from typing import Any
 
 import click
 
+from gpulayer.api.wire import Wire
 from gpulayer.cli import render
 from gpulayer.cli.flags import spec_from, starting_options
-from gpulayer.cli.outcome import line
+from gpulayer.cli.outcome import explained, line
 from gpulayer.cli.session import connect, job_path, options
 from gpulayer.clock import SystemIds
 from gpulayer.errors import UsageError
 from gpulayer.sdk import interrupts, world
 from gpulayer.sdk.attach import Attachment
-from gpulayer.sdk.failures import failure_of
 from gpulayer.sdk.origin import origin_of
 from gpulayer.sdk.places import Places
-from gpulayer.sdk.streams import fill_closed
+
+OURS = (124, 125, 126, 127)
+"""Exit codes that may be GPUlayer's doing; the job's record says whether they are."""
 
 
 @click.command("run", context_settings={"allow_interspersed_args": False})
@@ -47,7 +49,7 @@ def command(
     if dry_run:
         from gpulayer.cli.plan import show
 
-        return show(spec, words, as_json=False)
+        return show(spec, words, as_json=False, quiet=quiet)
     if detach:
         from gpulayer.cli.submit import queue
 
@@ -62,7 +64,6 @@ def attached(
     spec: dict[str, Any], words: list[str], key: str | None, is_talking: bool, with_stdin: bool
 ) -> int:
     """Submit, relay until the end, and end as the job did. 125 and up only for what is ours."""
-    fill_closed()
     wire = connect()
     seen = world.of_terminal(words)
     spec["workload"]["command"] = seen.line
@@ -78,20 +79,20 @@ def attached(
         if is_talking:
             render.say(f"job {job['id']}{_python(words, seen)}")
         report = attachment.relay(job["id"])
-    if report.outcome != "left" and (is_talking or report.exit_code in (124, 125, 126, 127)):
+    if report.outcome != "left" and (is_talking or report.exit_code in OURS):
         ended = wire.call("GET", job_path(job["id"], wait=5.0), park=5.0)
-        _tell_end(ended, is_talking, by_key=report.signal in (signal.SIGINT, signal.SIGQUIT))
+        _tell_end(wire, ended, is_talking, by_key=report.signal in (signal.SIGINT, signal.SIGQUIT))
     interrupts.end_as(report)
     return int(report.exit_code)
 
 
-def _tell_end(job: dict[str, Any], is_talking: bool, *, by_key: bool) -> None:
+def _tell_end(wire: Wire, job: dict[str, Any], is_talking: bool, *, by_key: bool) -> None:
     """One line on a terminal; where the end is neither the job's own nor a key's, the error."""
     if by_key or job["reason"] == "exited" or job["state"] in ("succeeded", "cancelled"):
         if is_talking:
             render.say(line(job))
     elif job["finished_at"] is not None:
-        render.error(failure_of(job))
+        render.error(explained(wire, job))
 
 
 def _python(words: list[str], seen: world.World) -> str:

@@ -1,17 +1,33 @@
-"""How a verb reaches its plane, and the options that many verbs share."""
+"""What was typed, how a verb reaches its plane, and the options that many verbs share."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import shlex
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 from urllib.parse import quote, urlencode
 
 import click
 
 from gpulayer.api.wire import Wire
-from gpulayer.cli.table import FLAGS
+from gpulayer.cli import render
+from gpulayer.cli.table import FLAGS, Flag
 
 Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+class Asked:
+    """The words of this call, and what they ask of every verb."""
+
+    def __init__(self, words: Sequence[str], *, debug: bool = False) -> None:
+        self.words = list(words)
+        self.debug = debug
+        self.json = False
+        self.verb = ""
+
+    def own_words(self) -> list[str]:
+        """Without those of the command that is to be run."""
+        return self.words[: self.words.index("--")] if "--" in self.words else self.words
 
 
 def connect() -> Wire:
@@ -19,7 +35,13 @@ def connect() -> Wire:
     from gpulayer.sdk.local import ensure_plane
     from gpulayer.sdk.places import Places
 
-    return ensure_plane(Places.find())
+    places = Places.find()
+    wire = ensure_plane(places)
+    if places.notice:
+        notice = places.say_once()
+        if notice:
+            render.say(f"note: {notice}")
+    return wire
 
 
 def job_path(selector: str, rest: str = "", **query: Any) -> str:
@@ -42,11 +64,46 @@ def options(*names: str) -> Callable[[Command], Command]:
                 settings["default"] = ()
             if flag.advanced:
                 settings["hidden"] = True
+            if name == "json":
+                settings |= {"is_eager": True, "callback": _wants_json}
             command = click.option(*flag.names, parameter, help=flag.about, **settings)(command)
         return command
 
     return decorate
 
 
-_PYTHON_NAMES = {"json": "as_json", "all": "everything", "file": "job_file"}
-"""Flags whose names are builtins of Python."""
+def whole_line(asked: Asked, hint: str) -> str:
+    """A hint that names one option alone (`--timeout 2h`) as the whole line with that option."""
+    if not hint.startswith("--") or not asked.verb:
+        return hint
+    name, *value = shlex.split(hint)
+    flag = next((flag for flag in FLAGS.values() if name in flag.names), None)
+    if flag is None:
+        return hint
+    return shlex.join(["gpulayer", *_with_option(asked.words, flag, [name, *value], asked.verb)])
+
+
+def _with_option(words: Sequence[str], flag: Flag, instead: Sequence[str], verb: str) -> list[str]:
+    """The words with that flag as it should be, right after the verb. What follows the verb's own
+    options is the command and stays as it is."""
+    at = words.index(verb) + 1
+    kept, rest = [], list(words[at:])
+    while rest and rest[0].startswith("-") and rest[0] != "--":
+        name, equals, _ = rest[0].partition("=")
+        known = next((f for f in FLAGS.values() if name in f.names), None)
+        takes = known is not None and "is_flag" not in known.settings and not equals
+        piece, rest = rest[: 1 + takes], rest[1 + takes :]
+        if name not in flag.names:
+            kept += piece
+    return [*words[:at], *kept, *instead, *rest]
+
+
+def _wants_json(ctx: click.Context, _: click.Parameter, wanted: bool) -> bool:
+    asked = ctx.find_root().obj
+    if asked is not None:
+        asked.json = asked.json or wanted
+    return wanted
+
+
+_PYTHON_NAMES = {"json": "as_json", "all": "everything", "file": "job_file", "wait_for": "timeout"}
+"""Flags whose names are builtins of Python, or that mean something else in another verb."""

@@ -10,6 +10,7 @@ import click
 from gpulayer.cli import render
 from gpulayer.cli.session import connect, job_path, options
 from gpulayer.clock import SystemClock
+from gpulayer.contracts.durations import duration_text
 
 
 @click.command("status")
@@ -76,4 +77,4 @@ def _workload(spec: Mapping[str, Any]) -> str:
 
 
 def _ran(started: float, finished: float | None, now: float) -> str:
-    return render.duration((finished or now) - started)
+    return duration_text((finished or now) - started)

@@ -9,8 +9,8 @@ from gpulayer.cli.session import options
 
 
 @click.command("stop")
-@options("force", "json")
-def command(force: bool, as_json: bool) -> None:
+@options("force", "json", "quiet")
+def command(force: bool, as_json: bool, quiet: bool) -> None:
     """End the local plane. With jobs still running it refuses, unless --force cancels them."""
     from gpulayer.sdk.local import stop
     from gpulayer.sdk.places import Places
@@ -18,5 +18,5 @@ def command(force: bool, as_json: bool) -> None:
     was_running = stop(Places.find(), force=force)
     if as_json:
         render.json_document({"stopped": was_running})
-    else:
+    elif not quiet:
         render.say("stopped" if was_running else "nothing was running")

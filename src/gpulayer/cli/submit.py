@@ -12,7 +12,7 @@ import click
 from gpulayer.cli import render
 from gpulayer.cli.flags import function_workload, spec_from, starting_options
 from gpulayer.cli.session import connect, options
-from gpulayer.errors import NotFoundError, UsageError
+from gpulayer.errors import NotFoundError, SpecError, UsageError
 
 _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
@@ -36,7 +36,7 @@ def command(
     if dry_run:
         from gpulayer.cli.plan import show
 
-        show(spec, words_of(spec), as_json)
+        show(spec, words_of(spec), as_json, quiet)
         return
     job = queue(spec, flags["idempotency_key"])
     if as_json:
@@ -57,14 +57,22 @@ def described(
     """The spec of whichever of the three forms was used."""
     if job_file is not None:
         if command:
-            raise UsageError("usage", "give a job file or a command, not both")
+            raise UsageError(
+                "usage",
+                "give a job file or a command, not both",
+                hint=f"gpulayer submit -f {job_file}",
+            )
         return read_job_file(job_file)
     if not command:
         raise UsageError("usage", "nothing to run", hint="gpulayer submit -- python train.py")
     if len(command) == 1 and _FUNCTION.fullmatch(command[0]):
         return spec_from(function_workload(command[0], args, kwargs), flags)
     if args is not None or kwargs is not None:
-        raise UsageError("usage", "--args and --kwargs belong to module:function")
+        raise UsageError(
+            "usage",
+            "--args and --kwargs belong to a function, module:function",
+            hint="gpulayer submit --args '[7]' train:main",
+        )
     return spec_from({"kind": "command", "command": list(command)}, flags)
 
 
@@ -76,7 +84,15 @@ def read_job_file(name: str) -> dict[str, Any]:
     try:
         text = Path(name).read_text()
     except OSError as error:
-        raise NotFoundError("file-not-found", f"{name} cannot be read: {error.strerror}") from None
+        raise NotFoundError(
+            "file-not-found", f"{name} cannot be read: {error.strerror}", hint="gpulayer schema"
+        ) from None
+    except UnicodeDecodeError as error:
+        raise SpecError(
+            "invalid-file",
+            f"{name} is not text: {error.reason} at byte {error.start}",
+            hint="gpulayer schema",
+        ) from None
     return spec_to_json(validate_jobfile(text, name))
 
 

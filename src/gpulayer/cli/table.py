@@ -118,7 +118,7 @@ FLAGS: dict[str, Flag] = {
     "detach": _flag("-d", "--detach", about="Print the job's id and leave.", is_flag=True),
     "dry_run": _flag("--dry-run", about="Say what would happen; do nothing.", is_flag=True),
     "json": _flag("--json", about="Print JSON.", is_flag=True),
-    "quiet": _flag("-q", "--quiet", about="Print ids alone.", is_flag=True),
+    "quiet": _flag("-q", "--quiet", about="Print the least: ids, or one word.", is_flag=True),
     "all": _flag("-a", "--all", about="Also jobs that have ended.", is_flag=True),
     "limit": _flag("-n", "--limit", about="At most this many.", metavar="N", type=int),
     "follow": _flag("-f", "--follow", about="Go on until the job ends.", is_flag=True),
@@ -130,6 +130,9 @@ FLAGS: dict[str, Flag] = {
     "index": _flag("--index", about="Element of an array job.", metavar="N", type=int),
     "exit_code": _flag("--exit-code", about="End with the job's own exit code.", is_flag=True),
     "force": _flag("--force", about="End running jobs as well.", is_flag=True),
+    "now": _flag("--now", about="Kill at once, without asking first.", is_flag=True),
+    "wait_for": _flag("--timeout", about="Stop waiting after this long; the jobs go on.",
+                      metavar="TIME"),
     "older_than": _flag("--older-than", about="Only what ended before this long: 30d.",
                         metavar="TIME"),
 }

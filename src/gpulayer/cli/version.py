@@ -13,11 +13,11 @@ from gpulayer.contracts.messages import WIRE
 
 
 @click.command("version")
-@options("json")
-def command(as_json: bool) -> None:
-    """Print the version."""
+@options("json", "quiet")
+def command(as_json: bool, quiet: bool) -> None:
+    """Print the version; with -q the number alone."""
     if as_json:
         python = platform.python_version()
         render.json_document({"version": _version.__version__, "wire": WIRE, "python": python})
     else:
-        render.data(f"gpulayer {_version.__version__}")
+        render.data(_version.__version__ if quiet else f"gpulayer {_version.__version__}")

@@ -8,29 +8,36 @@ from typing import Any
 import click
 
 from gpulayer.cli import render
+from gpulayer.cli.outcome import state_words
 from gpulayer.cli.session import connect, job_path, options
+
+HEADERS = ("WORKER", "FITS", "CHECK", "NEEDS", "HAS")
 
 
 @click.command("why")
 @click.argument("job", default="last")
-@options("json")
-def command(job: str, as_json: bool) -> None:
-    """Explain where a job is: each worker, each check, needed and had."""
+@options("json", "quiet")
+def command(job: str, as_json: bool, quiet: bool) -> None:
+    """Explain where a job is: each worker, each check, needed and had; the closest first."""
     wire = connect()
     found = wire.call("GET", job_path(job))
-    decision = wire.call("GET", job_path(job, "decision"))
+    decision = wire.call("GET", job_path(found["id"], "decision"))
     if as_json:
         render.json_document({"job": found["id"], "state": found["state"], "decision": decision})
         return
-    render.data(f"{render.plain(found['id'])} is {found['state']}: {render.plain(cause(found))}")
-    show_decision(decision)
+    render.paragraph(sentence(found))
+    if not quiet:
+        show_decision(decision)
 
 
-def cause(job: Mapping[str, Any]) -> str:
-    """The one sentence that matters for the state that the job is in."""
+def sentence(job: Mapping[str, Any]) -> str:
+    """`train-7f3ak2mq is queued: lab-1 needs 2 GPUs, has 1`."""
+    cause = str(job.get("message") or job.get("reason") or "")
     if job["state"] == "queued" and job.get("decision_summary"):
-        return str(job["decision_summary"])
-    return str(job.get("message") or job.get("reason") or "")
+        cause = str(job["decision_summary"])
+    told = cause if cause not in ("exited", "started", "placed", "cancelled") else ""
+    where = f" on {job['worker']}" if job.get("worker") else ""
+    return f"{job['id']} {state_words(job)}{where}" + (f": {told}" if told else "")
 
 
 def show_decision(decision: Mapping[str, Any]) -> None:
@@ -43,16 +50,9 @@ def show_decision(decision: Mapping[str, Any]) -> None:
     for verdict in verdicts:
         telling = [c for c in verdict["checks"] if c["fit"] != "yes"] or verdict["checks"]
         for number, check in enumerate(telling):
-            rows.append(
-                (
-                    _who(verdict) if number == 0 else "",
-                    verdict["fit"] if number == 0 else "",
-                    check["name"],
-                    check["need"],
-                    check["have"],
-                )
-            )
-    render.table(("WORKER", "FITS", "CHECK", "NEEDS", "HAS"), rows)
+            who, fits = (_who(verdict), verdict["fit"]) if number == 0 else ("", "")
+            rows.append((who, fits, check["name"], check["need"], check["have"]))
+    render.table(HEADERS, rows, wrap=True)
 
 
 def _who(verdict: Mapping[str, Any]) -> str:

@@ -10,6 +10,7 @@ import click
 from gpulayer.cli import render
 from gpulayer.cli.session import connect, options
 from gpulayer.clock import SystemClock
+from gpulayer.contracts.durations import duration_text
 
 RECENT_SECONDS = 30.0
 """A heartbeat is written down every few seconds; what is younger is now."""
@@ -58,4 +59,4 @@ def _gpus(gpus: Any) -> str:
 
 
 def _seen(seconds: float) -> str:
-    return "now" if seconds < RECENT_SECONDS else render.duration(seconds)
+    return "now" if seconds < RECENT_SECONDS else duration_text(seconds)

@@ -46,6 +46,11 @@ _CLASS_OF_STATE: dict[str, type[GPULayerError]] = {
     "timed_out": JobTimedOutError,
 }
 _SLUG_OF_STATE = {"cancelled": "cancelled", "timed_out": "timeout"}
+_WANTS = {
+    "no-gpu": "asks for a GPU, and no worker has one that can be used",
+    "no-matching-worker": "fits no worker, and asked not to wait for one",
+    "python-mismatch": "asks for a Python that no worker has",
+}
 _RAISED = re.compile(r"[A-Za-z_][\w.]*(?:Error|Exception|Exit|Interrupt|Warning)\b")
 _FRAME = re.compile(r'\s+File "([^"]+)", line (\d+)')
 
@@ -132,8 +137,8 @@ def _what(slug: str, job: Mapping[str, Any], reported: Mapping[str, Any]) -> str
     if slug == "worker-lost":
         tries = f"attempt {job.get('attempt', 1)} of {job.get('max_attempts', 1)}"
         return f"was lost{where} ({tries}); whether its work was done is not known"
-    if slug in ("no-gpu", "no-matching-worker", "python-mismatch"):
-        return f"can never run: {message}"
+    if slug in _WANTS:
+        return _WANTS[slug]
     if job.get("reason") == "exited":
         return f"ended with exit code {job.get('exit_code')}{where}"
     return f"could not run: {message}" if message else f"{job['state']}{where}"
@@ -146,8 +151,10 @@ def _why(
         if job["reason"] == "out_of_memory":
             return str(job["message"])
         return "GPUlayer did not send it, and found no evidence of who did"
-    if slug == "worker-lost":
+    if slug == "worker-lost" or slug in _WANTS:
         return str(job.get("message") or "")
+    if slug == "command-not-found":
+        return "it is not on the PATH that the job saw; aliases and shell functions are no commands"
     if slug == "function-not-importable" and reported.get("type"):
         return telling_line([*str(reported.get("traceback", "")).splitlines()]) or str(
             reported.get("message", "")

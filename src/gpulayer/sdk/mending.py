@@ -34,9 +34,7 @@ def of_job(
     return tuple(line for line in lines if line)
 
 
-def without_checks(
-    spec: Mapping[str, Any], names: Sequence[str], verb: str = "run"
-) -> str | None:
+def without_checks(spec: Mapping[str, Any], names: Sequence[str], verb: str = "run") -> str | None:
     """The same job without the wishes that those checks stand for; None where that is no line."""
     flags = {_FLAG_OF_CHECK.get(name, "gpus" if name.startswith("gpu") else "") for name in names}
     if not flags or "" in flags:

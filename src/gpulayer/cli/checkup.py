@@ -1,0 +1,147 @@
+"""What `doctor` looks at. Every look is one function, answers at once, and may fail on its own."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+from typing import Any
+
+from gpulayer import _version
+from gpulayer.api.wire import Wire
+from gpulayer.errors import GPULayerError
+from gpulayer.sdk.places import Places
+
+FREE_BYTES = 1 << 30
+"""Less free space than this is worth a word."""
+CONTAINMENT = {
+    "cgroup": "a cgroup for each task: nothing of it can get away",
+    "keeper": "a keeper process for each task (no writable cgroup here)",
+}
+
+
+def look(places: Places) -> dict[str, Any]:
+    """The facts, the processes of this home, and a note for each thing that is odd."""
+    notes: list[str] = []
+    processes = _processes(places, notes)
+    return {
+        "version": _version.__version__,
+        "python": platform.python_version(),
+        "sqlite": _sqlite(notes),
+        "home": _home(places, notes),
+        "runtime": places.runtime,
+        "containment": _containment(places, processes),
+        "plane": _plane(places, processes, notes),
+        "processes": processes,
+        "notes": notes,
+    }
+
+
+def has_wal_bug(version: tuple[int, ...]) -> bool:
+    """Whether this SQLite may lose commits when two connections write one WAL database
+    (sqlite.org/wal.html, "walresetbug": mended in 3.51.3, and in 3.50.7 and 3.44.6)."""
+    return (
+        (3, 7, 0) <= version < (3, 51, 3)
+        and not (3, 50, 7) <= version < (3, 51)
+        and not (3, 44, 6) <= version < (3, 45)
+    )
+
+
+def _sqlite(notes: list[str]) -> str:
+    import sqlite3
+
+    if has_wal_bug(sqlite3.sqlite_version_info):
+        return (
+            f"{sqlite3.sqlite_version} (has the WAL-reset bug, which needs two writers; "
+            "GPUlayer has one)"
+        )
+    return sqlite3.sqlite_version
+
+
+def _home(places: Places, notes: list[str]) -> str:
+    if places.notice:
+        notes.append(places.notice)
+    folder = places.state
+    while folder != "/" and not os.path.isdir(folder):
+        folder = os.path.dirname(folder)
+    free = shutil.disk_usage(folder).free
+    if free < FREE_BYTES:
+        notes.append(f"{folder} has {free / 1e9:.1f} GB left; see: gpulayer gc --dry-run")
+    return places.home
+
+
+def _processes(places: Places, notes: list[str]) -> list[dict[str, Any]]:
+    from gpulayer.sdk.processes import running
+
+    found: list[dict[str, Any]] = []
+    for kind, pid in running(places):
+        state = _state_of(pid)
+        entry: dict[str, Any] = {"kind": kind, "pid": pid}
+        if state == "T":
+            entry["note"] = "stopped"
+            notes.append(f"the {kind} (pid {pid}) is stopped; wake it: kill -CONT {pid}")
+        found.append(entry)
+    kinds = [entry["kind"] for entry in found]
+    if found and "plane" not in kinds:
+        notes.append("these processes have no plane; the next command starts one")
+    notes += [
+        f"there are {kinds.count(kind)} of kind {kind}; one is on its way out"
+        for kind in ("plane", "agent")
+        if kinds.count(kind) > 1
+    ]
+    return found + _tasks(places, found)
+
+
+def _tasks(places: Places, processes: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The leaders of the jobs that run, as the supervisor knows them."""
+    reply = _ask_supervisor(places, processes, "list")
+    return [
+        {"kind": "job", "pid": task["pid"], "note": task["job_id"]}
+        for task in reply.get("tasks", ())
+        if task["state"] == "running" and task.get("pid")
+    ]
+
+
+def _containment(places: Places, processes: list[dict[str, Any]]) -> str:
+    name = str(_ask_supervisor(places, processes, None).get("containment") or "")
+    return CONTAINMENT.get(name, name or "known once a supervisor runs")
+
+
+def _ask_supervisor(
+    places: Places, processes: list[dict[str, Any]], op: str | None
+) -> dict[str, Any]:
+    """Its answer to `op`, or to the greeting; empty where there is none."""
+    from gpulayer.runtime import frames
+
+    if not any(entry["kind"] == "supervisor" for entry in processes):
+        return {}
+    try:
+        with frames.connect(places.supervisor_socket, timeout=2.0) as connection:
+            hello = connection.call(
+                "hello", role="client", wire=frames.WIRE, version=_version.__version__
+            )
+            return hello if op is None else connection.call(op)
+    except (OSError, EOFError, frames.Refused, frames.ProtocolError):
+        return {}
+
+
+def _plane(places: Places, processes: list[dict[str, Any]], notes: list[str]) -> str:
+    try:
+        found = Wire(places.plane_socket, tries=1).call("GET", "/v1/version")
+    except GPULayerError as error:
+        if any(entry["kind"] == "plane" for entry in processes):
+            notes.append(f"the plane does not answer: {error.why or error.message}")
+            return "does not answer"
+        return "not running; the next command starts it"
+    if found["version"] != _version.__version__:
+        notes.append(f"the plane is of version {found['version']}; it is replaced when it can be")
+    return f"{found['kind']}, version {found['version']}, pid {found['pid']}"
+
+
+def _state_of(pid: int) -> str:
+    """One letter, as in proc_pid_stat(5); empty where there is no /proc."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+            return file.read().rpartition(")")[2].split()[0]
+    except (OSError, IndexError):
+        return ""

@@ -1,0 +1,56 @@
+"""The short pages of `gpulayer help`, and a sentence for each reason. Text only."""
+
+from __future__ import annotations
+
+PAGES = {
+    "exit-codes": """run, wait and logs -f --exit-code end as the workload ended:
+  0-123   its own exit code
+  124     it reached its time limit
+  125     GPUlayer could not run it, or lost it
+  126     a step before it failed, or it cannot be executed
+  127     the command or function was not found
+  128+n   signal n ended it; 130 is Ctrl-C
+All other verbs: 0 done, 1 failed, 2 usage, 3 not found, 4 not allowed, 5 unreachable.
+With --json an error is {"error": {"code": SLUG, ...}}, so that 125 is never ambiguous.""",
+    "selectors": """A job is named by its id, the beginning of its id, its name (the newest of
+that name) or the word last (your newest).""",
+    "environment": """GPULAYER_HOME     folder of the local plane's data
+GPULAYER_DEBUG    1: show where an error comes from, as --debug does
+NO_COLOR          no colours
+Inside a job: GPULAYER_JOB_ID, GPULAYER_ATTEMPT, GPULAYER_INPUT_DIR, GPULAYER_OUTPUT_DIR,
+GPULAYER_WORKSPACE.""",
+    "interrupts": """Ctrl-C in run: SIGINT to the job, TERM after 10 s, then KILL; a second one
+kills at once and waits for the proof; a third leaves. In a terminal that the job
+has for itself Ctrl-C is a key like any other; three within 2 s kill.
+logs -f, events -f and wait leave on Ctrl-C; the job goes on.
+Closing the terminal leaves the job running: gpulayer logs -f JOB.""",
+}
+
+REASONS = {
+    "submitted": "The job was accepted and waits for its turn.",
+    "placed": "A worker has it and prepares it.",
+    "started": "Its own code runs.",
+    "exited": "It ended by itself; the exit code says how.",
+    "killed": "A signal that GPUlayer did not send ended it.",
+    "out_of_memory": "The kernel ended it for memory, and the kernel's own count says so.",
+    "not_found": "The command, function or interpreter does not exist (exit code 127).",
+    "not_executable": "The file exists and cannot be executed (exit code 126).",
+    "preparation": "A step before it failed (exit code 126).",
+    "secret_missing": "A secret that it names has no value.",
+    "envelope_lost": "The terminal's environment, kept for it, was lost before it began.",
+    "folder_gone": "Its folder was deleted or replaced before it began.",
+    "result_not_json": "The function ended, and what it returned is not plain JSON.",
+    "exception": "The function raised an exception.",
+    "timeout": "It reached its time limit.",
+    "user": "Somebody asked for its end.",
+    "shutdown": "The embedded plane that it belonged to ended.",
+    "worker_lost": "Its worker stopped answering.",
+    "supervisor_lost": "The process that watched it was killed.",
+    "preempted": "The machine's owner took the machine back.",
+    "unschedulable": "No worker could ever run it, and it asked to fail rather than wait.",
+    "dependency": "A job that it waits for did not succeed.",
+    "crash_limit": "It ended several workers; it is not tried again.",
+    "retry": "An attempt ended and another one follows.",
+    "retracted": "It was taken back from a worker before it began; no attempt was used.",
+    "disk_full": "The disk was full.",
+}
