@@ -18,6 +18,7 @@ import gpulayer
 from gpulayer.api.wire import Wire
 from gpulayer.clock import SystemClock
 from gpulayer.errors import UnreachableError
+from gpulayer.runtime import segments
 from gpulayer.sdk import local
 from gpulayer.sdk.places import Places
 from gpulayer.sdk.processes import running
@@ -89,6 +90,11 @@ class LocalHome:
     def jobs(self) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = self.wire().call("GET", "/v1/jobs?all=1")["jobs"]
         return found
+
+    def log(self, job: str) -> bytes:
+        """What a job has said so far, its streams in one."""
+        raw = self.wire().request("GET", f"/v1/jobs/{job}/logs").data
+        return b"".join(record.data for record in segments.decode(raw) if record.stream)
 
     def until_running(self, count: int) -> list[dict[str, Any]]:
         """Wait until that many jobs run; those jobs."""

@@ -50,45 +50,38 @@ def launch(
     `fds` arrive as descriptors 3, 4, ... in that order. `site=False`: the standard library alone
     (faster to start). Safe in a process with threads. Raises OSError where nothing was started.
     """
+    # Not os.posix_spawn: with default actions asked for, glibc leaves signals 32 and 33 ignored,
+    # and every job would inherit that.
+    import subprocess
+
     root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    code = _CODE.format(root=root, module=module, fds=len(fds))
+    code = _CODE.format(root=root, module=module, fds=list(fds))
     flags = ["-I"] if site else ["-I", "-S"]
-    command = [sys.executable, *flags, "-c", code, *argv]
-    copies: list[int] = []
+    sink = _open_log(log)
     try:
-        # Moved out of the way first: the targets 3, 4, ... may be among the sources.
-        copies = [_copy_above(fd, 3 + len(fds)) for fd in fds]
-        moves = [(os.POSIX_SPAWN_DUP2, copy, 3 + at) for at, copy in enumerate(copies)]
-        quiet = [
-            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDWR, 0),
-            (os.POSIX_SPAWN_OPEN, 1, _open_log(log), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600),
-            (os.POSIX_SPAWN_DUP2, 1, 2),
-        ]
-        pid = os.posix_spawn(
-            sys.executable,
-            command,
-            _environment(os.environ if environ is None else environ),
-            file_actions=[*moves, *quiet],
-            setsid=True,
-            setsigmask=(),
-            setsigdef=[s for s in signal.valid_signals() if s not in (_KILL, _STOP)],
+        started = subprocess.Popen(
+            [sys.executable, *flags, "-c", code, *argv],
+            stdin=subprocess.DEVNULL,
+            stdout=sink,
+            stderr=sink,
+            env=_environment(os.environ if environ is None else environ),
+            pass_fds=fds,
+            start_new_session=True,
         )
+        started.wait()
     finally:
-        for copy in copies:
-            os.close(copy)
-    try:
-        os.waitpid(pid, 0)
-    except ChildProcessError:
-        pass  # a program that ignores SIGCHLD, or reaps all, has done it
+        os.close(sink)
 
 
-def become(fds: int) -> None:
-    """First act of a daemon: leave the family, keep descriptors 0 to 2 and the `fds` after them."""
+def become(fds: Sequence[int]) -> None:
+    """First act of a daemon: leave the family, keep descriptors 0 to 2, move `fds` behind them."""
     if os.fork():
         os._exit(0)
     os.chdir("/")
     os.umask(0o077)
-    _close_from(3 + fds)
+    _reset_signals()
+    _arrange(fds)
+    _close_from(3 + len(fds))
     _raise_limits()
 
 
@@ -100,20 +93,35 @@ def _environment(environ: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def _open_log(path: str) -> str:
-    """Sets an overgrown log aside; the path to write to (nowhere, if the folder is gone)."""
+def _open_log(path: str) -> int:
+    """The log, opened to append, an overgrown one set aside; nowhere, if the folder is gone."""
     try:
         if os.path.getsize(path) > LOG_LIMIT_BYTES:
             os.replace(path, path + ".1")
     except OSError:
         pass
-    return path if os.path.isdir(os.path.dirname(path)) else os.devnull
+    try:
+        return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError:
+        return os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
 
 
-def _copy_above(fd: int, lowest: int) -> int:
+def _reset_signals() -> None:
+    """A terminal's `nohup` or a script's `&` left some ignored; SIGPIPE and SIGXFSZ are Python's
+    own affair, which it needs ignored."""
+    for signum in signal.valid_signals():
+        if signal.getsignal(signum) == signal.SIG_IGN and signum not in _PYTHONS_OWN:
+            signal.signal(signum, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+
+
+def _arrange(fds: Sequence[int]) -> None:
+    """Descriptors 3, 4, ... in order. Copied above all targets first, which may be sources."""
     import fcntl
 
-    return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, lowest)
+    copies = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 3 + len(fds)) for fd in fds]
+    for at, copy in enumerate(copies):
+        os.dup2(copy, 3 + at, inheritable=False)
 
 
 def _close_from(lowest: int) -> None:
@@ -144,4 +152,4 @@ def _raise_limits() -> None:
             pass  # macOS caps NOFILE below its own hard limit
 
 
-_KILL, _STOP = signal.SIGKILL, signal.SIGSTOP
+_PYTHONS_OWN = (signal.SIGPIPE, getattr(signal, "SIGXFSZ", signal.SIGPIPE))
