@@ -5,7 +5,8 @@
 | `routes` | the table: method, path, name, what it takes. Server, clients and docs read it |
 | `server` | the ASGI application: reads a request, calls one method of the plane, answers |
 | `listener` | serves the application on a socket that can be taken away and given back |
-| `wire` | the client of the command line and the worker: http.client over a Unix socket |
+| `wire` | the client of the command line and the worker: repeats what was lost |
+| `http1` | one HTTP/1.1 connection over a Unix socket |
 | `worker_channel` | the worker's four verbs over `wire` |
 
 No rule lives here. A handler that decides something is a fault. Bodies are JSON objects; errors

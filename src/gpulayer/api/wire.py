@@ -8,21 +8,20 @@ through `revive`, which starts a plane where there is none.
 
 from __future__ import annotations
 
-import http.client
 import json
 import socket
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
-from gpulayer._version import __version__
-from gpulayer.contracts.messages import WIRE
+from gpulayer._version import WIRE, __version__
+from gpulayer.api.http1 import Connection
 from gpulayer.errors import GPULayerError, RefusedError, UnreachableError, error_from_json
 
 ANSWER_SECONDS = 20.0
 """Longest silence of a plane that answers at once; parked calls add what they park."""
 
-_GONE = (ConnectionError, http.client.HTTPException, FileNotFoundError, BrokenPipeError)
+_GONE = (ConnectionError, FileNotFoundError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +54,7 @@ class Wire:
         """Version of the plane that answered last."""
         self._revive = revive
         self._tries = tries
-        self._connection: _UnixConnection | None = None
+        self._connection: Connection | None = None
 
     def call(
         self,
@@ -143,34 +142,13 @@ class Wire:
         timeout: float,
     ) -> Reply:
         if self._connection is None:
-            self._connection = _UnixConnection(self.socket_path)
-        connection = self._connection
-        connection.timeout = timeout
-        if connection.sock is not None:
-            connection.sock.settimeout(timeout)
-        connection.request(method, path, body, dict(headers))
-        answer = connection.getresponse()
-        data = answer.read()
-        received = {name.lower(): value for name, value in answer.getheaders()}
+            self._connection = Connection(self.socket_path)
+        answer = self._connection.exchange(method, path, headers, body, timeout)
         if answer.will_close:
             self.close()
-        self.plane_version = received.get("x-gpulayer-version")
-        _check_wire(received)
-        return Reply(answer.status, received, data)
-
-
-class _UnixConnection(http.client.HTTPConnection):
-    def __init__(self, path: str) -> None:
-        super().__init__("localhost")
-        self._path = path
-
-    def connect(self) -> None:
-        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.settimeout(self.timeout)
-        try:
-            self.sock.connect(self._path)
-        except BlockingIOError as error:  # a full backlog: the plane is there and busy
-            raise TimeoutError(self._path) from error
+        self.plane_version = answer.headers.get("x-gpulayer-version")
+        _check_wire(answer.headers)
+        return Reply(answer.status, answer.headers, answer.data)
 
 
 def _check_wire(headers: Mapping[str, str]) -> None:

@@ -22,6 +22,7 @@ from gpulayer.contracts.messages import (
     ReportReply,
 )
 from gpulayer.errors import GPULayerError, RefusedError, UnreachableError
+from gpulayer.runtime import crash
 
 CHUNK = 1 << 20
 
@@ -68,7 +69,10 @@ class HttpChannel:
     def append_log(self, task_id: str, fence: int, offset: int, data: bytes) -> int:
         path = f"/v1/worker/tasks/{task_id}/log?offset={offset}&fence={fence}"
         try:
-            return int(_reached(lambda: self._logs.request("PUT", path, data)).json()["size"])
+            crash.point("agent-says-log")
+            size = int(_reached(lambda: self._logs.request("PUT", path, data)).json()["size"])
+            crash.point("agent-heard-log")
+            return size
         except RefusedError as error:
             if "size" in error.details:  # a gap: go on from what is there
                 return int(error.details["size"])
@@ -99,7 +103,10 @@ class HttpChannel:
 
 
 def _post(client: Client, verb: str, body: Mapping[str, Any], park: float = 0.0) -> Any:
-    return _reached(lambda: client.call("POST", f"/v1/worker/{verb}", body, park=park))
+    crash.point(f"agent-says-{verb}")
+    answer = _reached(lambda: client.call("POST", f"/v1/worker/{verb}", body, park=park))
+    crash.point(f"agent-heard-{verb}")
+    return answer
 
 
 def _reached(exchange: Callable[[], Any]) -> Any:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote, urlencode
 
 import click
 
-from gpulayer.api.wire import Wire
 from gpulayer.cli import render
 from gpulayer.cli.table import FLAGS, Flag
+
+if TYPE_CHECKING:
+    from gpulayer.api.wire import Wire
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 

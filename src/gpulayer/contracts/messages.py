@@ -12,7 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-WIRE = 1
+from gpulayer import _version
+
+WIRE = _version.WIRE
 """Major version of these messages; peers with another one refuse each other by name."""
 
 
