@@ -12,6 +12,8 @@ import signal
 
 _NAME, _, _FILE = os.environ.get("GPULAYER_CRASH_AT", "").partition("=")
 
+is_armed = bool(_NAME)
+
 
 def point(name: str) -> None:
     """Die here, if this is the point that was asked for."""

@@ -6,15 +6,18 @@ that counted them would never be idle.
 
 from __future__ import annotations
 
+import asyncio
 import json
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from gpulayer._version import __version__
 from gpulayer.clock import Clock
 from gpulayer.contracts.messages import WIRE
+from gpulayer.runtime import crash
 
 if TYPE_CHECKING:
-    from starlette.types import ASGIApp, Receive, Scope, Send
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 _LEAVING = json.dumps(
     {"error": {"code": "plane-unreachable", "message": "the plane is handing over; ask again"}}
@@ -31,8 +34,12 @@ _HEADERS = [
 class Gate:
     """An ASGI application around another. Belongs to the event loop's thread."""
 
-    def __init__(self, app: ASGIApp, clock: Clock) -> None:
+    def __init__(
+        self, app: ASGIApp, clock: Clock, on_worker_gone: Callable[[], None] = lambda: None
+    ) -> None:
+        """`on_worker_gone` is called when the connection ends on which a worker had parked."""
         self._app = app
+        self._on_worker_gone = on_worker_gone
         self._clock = clock
         self._last = clock.monotonic()
         self.is_closing = False
@@ -47,6 +54,11 @@ class Gate:
             await send({"type": "http.response.start", "status": 503, "headers": _HEADERS})
             await send({"type": "http.response.body", "body": _LEAVING})
             return
+        if crash.is_armed:
+            send = _mortal(scope["path"].rpartition("/")[2], send)
+        if scope["path"] == "/v1/worker/acquire":
+            await self._parked_by_worker(scope, receive, send)
+            return
         if scope["path"].startswith("/v1/worker/"):
             await self._app(scope, receive, send)
             return
@@ -58,6 +70,35 @@ class Gate:
             self.clients -= 1
             self._last = self._clock.monotonic()
 
+    async def _parked_by_worker(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """The worker's held connection: its end is the first news of a worker's death."""
+        body = []
+        while not body or body[-1].get("more_body"):
+            body.append(await receive())
+        heard = iter(body)
+        gone = asyncio.ensure_future(receive())
+
+        async def replay() -> Message:
+            return next(heard, None) or await asyncio.shield(gone)
+
+        work = asyncio.ensure_future(self._app(scope, replay, send))
+        await asyncio.wait((work, gone), return_when=asyncio.FIRST_COMPLETED)
+        if not work.done():
+            self._on_worker_gone()
+        gone.cancel()
+        await work
+
     def idle_seconds(self) -> float:
         """Time since the last client was answered; zero while one is."""
         return 0.0 if self.clients else self._clock.monotonic() - self._last
+
+
+def _mortal(verb: str, send: Send) -> Send:
+    """A plane that may die when it hears `verb`, or when it has done it and not yet answered."""
+    crash.point(f"plane-hears-{verb}")
+
+    async def answer(message: Message) -> None:
+        crash.point(f"plane-answers-{verb}")
+        await send(message)
+
+    return answer

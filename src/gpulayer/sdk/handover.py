@@ -25,6 +25,7 @@ import struct
 
 from gpulayer._version import __version__
 from gpulayer.errors import RefusedError
+from gpulayer.runtime import crash
 from gpulayer.sdk.places import Places
 from gpulayer.sdk.seat import Seat
 
@@ -78,10 +79,12 @@ class Heir:
         rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, fds)
         try:
             self._sock.sendmsg([b"!"], [rights])
+            crash.point("old-sent")
             word = self._sock.recv(64)
         except OSError:
             word = b""
         if word == TOOK:
+            crash.point("old-heard-took")
             return True
         if word != GAVE_UP:
             self._end()
@@ -119,12 +122,14 @@ class Claim:
 
     def receive(self) -> Seat | None:
         """The seat; None when O died first, or nothing came: then start as any other would."""
+        crash.point("new-asked")
         if self._comes(self._listener, GIVEN_SECONDS):
             sock, _ = self._listener.accept()
             self._to_old = sock
             if peer(sock)[1] == os.getuid() and self._comes(sock, TOOK_SECONDS):
                 seat = self._seat(sock)
                 if seat is not None:
+                    crash.point("new-received")
                     return seat
         self._close()
         return None
@@ -137,6 +142,7 @@ class Claim:
             self._to_old.sendall(TOOK)
         except OSError:
             pass
+        crash.point("new-took")
         if not select.select([self._old], [], [], GONE_SECONDS)[0]:
             signal.pidfd_send_signal(self._old, signal.SIGKILL)
         self._close()

@@ -22,7 +22,7 @@ from gpulayer.errors import GPULayerError, RefusedError
 from gpulayer.runtime import crash
 from gpulayer.sdk import local, siblings, waiting
 from gpulayer.sdk.places import Places
-from gpulayer.sdk.seat import Seat, holder, is_held
+from gpulayer.sdk.seat import Seat, holder
 
 if TYPE_CHECKING:
     from gpulayer.sdk.handover import Claim
@@ -114,6 +114,7 @@ class _Plane:
         import asyncio
 
         from gpulayer.sdk.serving import Ending, Serving
+        from gpulayer.sdk.warden import Warden
         from gpulayer.sdk.wiring import Wired
 
         idle = float(os.environ.get("GPULAYER_IDLE_SECONDS", IDLE_SECONDS))
@@ -122,7 +123,7 @@ class _Plane:
             lambda: Wired(self._places, self),
             SystemClock(),
             idle,
-            agent_has_left=self._agent_has_left,
+            Warden(self._places, SystemClock()),
         )
         self._serving = serving
         loop = asyncio.get_running_loop()
@@ -194,9 +195,6 @@ class _Plane:
             self._seat.announce("local")
             await serving.reopen()
         return given
-
-    def _agent_has_left(self) -> bool:
-        return not is_held(os.path.join(self._places.state, "agent.lock"))
 
 
 def _held(places: Places) -> Exception:

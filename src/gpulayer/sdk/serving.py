@@ -17,9 +17,11 @@ from gpulayer.api.listener import Listener
 from gpulayer.clock import Clock
 from gpulayer.sdk.gate import Gate
 from gpulayer.sdk.seat import Seat
+from gpulayer.sdk.warden import Warden
 
 LOOK_SECONDS = 1.0
 AGENT_LEAVES_SECONDS = 3.0
+SETTLE_SECONDS = 0.02
 
 
 class Service(Protocol):
@@ -61,13 +63,13 @@ class Serving:
         open_service: Callable[[], Service],
         clock: Clock,
         idle_seconds: float,
-        agent_has_left: Callable[[], bool] = lambda: True,
+        warden: Warden,
     ) -> None:
         self.seat = seat
         self._open_service = open_service
         self._clock = clock
         self._idle_seconds = idle_seconds
-        self._agent_has_left = agent_has_left
+        self._warden = warden
         self._loop = asyncio.get_running_loop()
         self._ending: asyncio.Future[Ending] = self._loop.create_future()
         self.service: Service | None = None
@@ -78,7 +80,7 @@ class Serving:
         """Open the database and accept. Raises what the store raises; again after `pause`."""
         service = await asyncio.to_thread(self._open_service)
         self.service = service
-        self._gate = Gate(service.app, self._clock)
+        self._gate = Gate(service.app, self._clock, self._worker_gone)
         self._listener = Listener(self._gate)
         await self._listener.open(self.seat.bind())
 
@@ -130,9 +132,14 @@ class Serving:
             if not self.seat.is_in_place():
                 self.end(Ending.FOLDER_GONE)
             elif self.service is not None:
+                self._warden.look()
                 await asyncio.to_thread(self.service.tick)
                 if self._is_idle() and await self._nobody_comes():
                     self.end(Ending.IDLE)
+
+    def _worker_gone(self) -> None:
+        """A dying process closes its connection and its lock one after the other."""
+        self._loop.call_later(SETTLE_SECONDS, self._warden.look)
 
     def _is_idle(self) -> bool:
         gate, service = self._gate, self.service
@@ -145,9 +152,10 @@ class Serving:
         that it has parked here, so the plane must still answer."""
         self.seat.unlink()
         if self.service is not None and self.service.unfinished() == 0:
+            self._warden.rest()
             self.service.dismiss()
             end = self._loop.time() + AGENT_LEAVES_SECONDS
-            while not self._agent_has_left() and self._loop.time() < end:
+            while self._warden.agent_lives() and self._loop.time() < end:
                 await asyncio.sleep(0.01)
 
     async def _nobody_comes(self) -> bool:
