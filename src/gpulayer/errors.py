@@ -227,7 +227,8 @@ _TABLE: tuple[Slug, ...] = (
          "The bytes that arrived are not those that were announced. Send them again."),
     Slug("worker-not-found", NotFoundError, 3, 125, 404,
          "No worker has that id or name. `gpulayer workers` lists them."),
-    Slug("file-not-found", NotFoundError, 2, 125, 404, "The file does not exist or cannot be read."),
+    Slug("file-not-found", NotFoundError, 2, 125, 404,
+         "The file does not exist or cannot be read."),
     Slug("topic-not-found", NotFoundError, 3, 125, 404,
          "There is no help page of that name. `gpulayer help` lists them."),
     # --- placing --------------------------------------------------------------------------
@@ -256,9 +257,6 @@ _TABLE: tuple[Slug, ...] = (
     Slug("interpreter-gone", PreparationError, 1, 126, 409,
          "The Python that the job was to use is no longer there. `gpulayer retry JOB` looks for it "
          "again."),
-    Slug("stdin-consumed", PreparationError, 1, 126, 409,
-         "A second attempt cannot read the standard input again, so it was not made. With "
-         "`--stdin none` a job can be tried again."),
     # --- running --------------------------------------------------------------------------
     Slug("job-failed", JobFailedError, 1, 1, 409,
          "The job's own code failed. `gpulayer logs JOB` shows what it printed."),
@@ -271,16 +269,16 @@ _TABLE: tuple[Slug, ...] = (
          "A signal ended the job. A cause is named only where there is evidence for it."),
     Slug("timeout", JobTimedOutError, 1, 124, 409,
          "The job reached its time limit and was ended. `--timeout` sets another."),
-    Slug("cancelled", JobCancelledError, 1, 130, 409, "The job was cancelled. `gpulayer retry JOB` begins it "
-         "again."),
+    Slug("cancelled", JobCancelledError, 1, 130, 409,
+         "The job was cancelled. `gpulayer retry JOB` begins it again."),
     Slug("result-not-json", JobFailedError, 1, 1, 409,
          "The function finished, but its result is not plain JSON. Return numbers, text, lists "
          "and dicts; write everything else to a file in GPULAYER_OUTPUT_DIR."),
     Slug("worker-lost", JobLostError, 1, 125, 409,
          "The worker, or the process that watched the job, ended while the job ran. `--retries` "
          "gives such a job out again by itself."),
-    Slug("job-not-finished", RefusedError, 1, 125, 409, "The job has not ended yet. `gpulayer wait JOB` waits for it."),
-    Slug("job-finished", RefusedError, 1, 125, 409, "The job has already ended. `gpulayer status JOB` says how."),
+    Slug("job-not-finished", RefusedError, 1, 125, 409,
+         "The job has not ended yet. `gpulayer wait JOB` waits for it."),
     Slug("no-result", RefusedError, 1, 125, 409,
          "The job has no return value: it is a command. `gpulayer logs JOB` shows its output."),
     Slug("wrong-world", RefusedError, 1, 125, 409,
@@ -306,7 +304,8 @@ _TABLE: tuple[Slug, ...] = (
     Slug("disk-error", StorageError, 1, 125, 507,
          "The disk refused to read or write. The system's log says why; `gpulayer doctor` checks "
          "the database."),
-    Slug("read-only", StorageError, 1, 125, 507, "The data folder cannot be written. Set GPULAYER_HOME to one that can."),
+    Slug("read-only", StorageError, 1, 125, 507,
+         "The data folder cannot be written. Set GPULAYER_HOME to one that can."),
     Slug("folder-unsafe", StorageError, 4, 125, 403,
          "A folder that must be private belongs to somebody else or is open to others."),
     Slug("corrupt", StorageError, 1, 125, 500,

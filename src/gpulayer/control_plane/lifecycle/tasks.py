@@ -33,6 +33,7 @@ _SLUGS = {
     Reason.OUT_OF_MEMORY: "killed",
     Reason.NOT_FOUND: "command-not-found",
     Reason.NOT_EXECUTABLE: "not-executable",
+    Reason.PREPARATION: "start-failed",
     Reason.SECRET_MISSING: "secret-missing",
     Reason.ENVELOPE_LOST: "envelope-lost",
     Reason.FOLDER_GONE: "folder-gone",

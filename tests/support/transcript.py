@@ -1,0 +1,140 @@
+"""Console blocks as tests: their commands are run in one home, and what they print is compared.
+
+    $ gpulayer run -- sh -c 'exit 3'      a command; lines that begin with `> ` go on with it
+    $ echo $?                             variables, folder and $? are kept from line to line
+    3                                     what it printed, stdout and stderr as they came
+    $ gpulayer run -- sleep 100
+    ^C ...                                Ctrl-C once its job runs
+
+What differs from run to run is written as in `settled`. In documents a line `...` stands for any
+lines, and `...` within a line for any text.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from tests.support.local_home import SECONDS, LocalHome
+
+PIECE = re.compile(r"^\$ ", re.MULTILINE)
+ID = re.compile(r"(?<![-\w])([A-Za-z0-9_][\w.-]*?)-([0-9a-hjkmnp-tv-z]{8})(?![-\w])")
+KEEP = (
+    "{ pwd; declare -px; } > \"$STATE.new\"; mv \"$STATE.new\" \"$STATE\""
+)  # fmt: skip
+
+
+@dataclass
+class Step:
+    command: str
+    printed: str
+
+    @classmethod
+    def all_of(cls, text: str) -> list[Self]:
+        """The commands of a console block, in order. What comes before the first is left out."""
+        found = []
+        for piece in PIECE.split(text)[1:]:
+            first, *rest = piece.rstrip("\n").split("\n")
+            while rest and rest[0].startswith("> "):
+                first += "\n" + rest.pop(0)[2:]
+            while rest and not rest[-1].strip():
+                rest.pop()
+            found.append(cls(first, "\n".join(rest)))
+        return found
+
+    def text(self) -> str:
+        command = self.command.replace("\n", "\n> ")
+        return f"$ {command}\n" + (f"{self.printed}\n" if self.printed else "")
+
+
+class Session:
+    """A terminal's worth of state in a home: folder, variables, the last exit code."""
+
+    def __init__(self, home: LocalHome) -> None:
+        self.home = home
+        self._ids: dict[str, str] = {}
+        self._status = 0
+        self._state = home.folder / "state"
+        tools = home.folder / "bin"
+        tools.mkdir()
+        for name, line in (("gpulayer", "-m gpulayer "), ("python", ""), ("pip", "-m pip ")):
+            script = tools / name
+            script.write_text(f'#!/bin/sh\nexec {sys.executable} {line}"$@"\n')
+            script.chmod(0o755)
+        self.environ = {
+            **home.environ,
+            "PATH": f"{tools}:{home.environ['PATH']}",
+            "STATE": str(self._state),
+            "LC_ALL": "C.UTF-8",
+        }
+
+    def run(self, step: Step) -> str:
+        """What the command prints, as it is. `-ID` in it stands for the newest job of that name."""
+        command = re.sub(r"([\w.-]+?)-ID\b", lambda m: self._ids[m[1]], step.command)
+        words = f'cd "$(head -1 "$STATE")" && eval "$(tail -n +2 "$STATE")"' if (
+            self._state.exists()
+        ) else ":"
+        script = f"{words}\n(exit {self._status})\n{command}\ns=$?\n{KEEP}\nexit $s"
+        process = subprocess.Popen(
+            ["bash", "-c", script],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            cwd=self.home.work,
+            env=self.environ,
+            start_new_session=True,
+        )
+        if step.printed.startswith("^C"):
+            self.home.until_running(1)
+            os.killpg(process.pid, signal.SIGINT)
+        printed, _ = process.communicate(timeout=SECONDS)
+        self._status = process.returncode if process.returncode >= 0 else 128 - process.returncode
+        text = printed.decode(errors="replace").rstrip("\n")
+        for name, ending in ID.findall(text):
+            self._ids[name] = f"{name}-{ending}"
+        return f"^C\n{text}".rstrip("\n") if step.printed.startswith("^C") else text
+
+
+def settled(text: str, home: LocalHome) -> str:
+    """Text with what differs from run to run and from machine to machine replaced by its kind."""
+    host = re.escape(os.uname().nodename)
+    for pattern, kind in (
+        (re.escape(str(home.work)), "WORK"),
+        (re.escape(str(home.folder)), "FOLDER"),
+        (r"\(no GPU found[^()]*(\([^()]*\)[^()]*)*\)", "(WHY)"),
+        (r"(?m)^(\S+): no GPU found.*$", r"\1: (WHY)"),
+        (rf"(?<![\w.-]){host}(?![\w.-])", "HOST"),
+        (ID.pattern, r"\1-ID"),
+        (r"\b\d{2}:\d{2}:\d{2}\b", "HH:MM:SS"),
+        (r"\b\d+\.\d s\b", "N.N s"),
+        (r"\b\d+ of \d+\b", "N of N"),
+        (r"has \d+ in all", "has N in all"),
+        (r"\b3\.\d+\.\d+\b", "3.X.Y"),
+        (r"(?<=\S) {2,}", "  "),
+    ):
+        text = re.sub(pattern, kind, text)
+    return "\n".join(line.rstrip() for line in text.split("\n"))
+
+
+def agrees(wanted: str, printed: str) -> bool:
+    """Whether a document's text stands for what was printed."""
+    pattern = ""
+    for line in wanted.split("\n"):
+        if line.strip() == "...":
+            pattern += r"(?:.*\n)*"
+        else:
+            pattern += ".*".join(map(re.escape, line.rstrip().split("..."))) + r"[ ]*\n"
+    text = re.sub(r"(?<=\S) {2,}", "  ", printed) + "\n"
+    flat = re.sub(r"(?<=\S)(\\ ){2,}", r"\\ \\ ", pattern)
+    return re.fullmatch(flat, text) is not None or (not wanted and not printed)
+
+
+def console_blocks(document: Path) -> list[str]:
+    """The text of each fenced `console` block of a Markdown file."""
+    return re.findall(r"^```console\n(.*?)^```", document.read_text(), re.MULTILINE | re.DOTALL)
