@@ -1,4 +1,4 @@
-"""`python -m tests.simulation --seed N --trace` replays one run; without a seed, a range of them."""
+"""`python -m tests.simulation --seed N --trace` replays one run; without a seed, a range."""
 
 from __future__ import annotations
 

@@ -32,7 +32,9 @@ class Faults:
 
     @classmethod
     def draw(cls, rng: random.Random) -> Faults:
-        every = lambda *seconds: rng.choice((0.0, *seconds))  # noqa: E731
+        def every(*seconds: float) -> float:
+            return rng.choice((0.0, *seconds))
+
         return cls(
             drop=rng.choice((0.0, 0.02, 0.15)),
             double=rng.choice((0.0, 0.02, 0.15)),

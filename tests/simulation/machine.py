@@ -28,6 +28,8 @@ class Process:
     job_id: str
     index: int
     task_id: str
+    cores: float
+    gpus: tuple[str, ...]
     born: float
 
 
@@ -40,7 +42,10 @@ class Physics:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+        self.cores: dict[str, float] = {}
+        """What each machine has."""
         self.alive: dict[str, Process] = {}
+        self._started: set[str] = set()
         self.runs: dict[tuple[str, int], int] = {}
         """(job, index) -> how many processes there have been."""
 
@@ -48,12 +53,22 @@ class Physics:
         for other in self.alive.values():
             if (other.job_id, other.index) == (process.job_id, process.index):
                 raise Broken(f"two live processes for one element: {other} and {process}")
-        if process.task_id in self.alive:
-            raise Broken(f"task {process.task_id} was started twice")
+        if process.task_id in self._started:
+            raise Broken(f"{process.task_id} was started twice")
+        self._started.add(process.task_id)
         self.alive[process.task_id] = process
+        self._fit(process.machine)
         key = (process.job_id, process.index)
         self.runs[key] = self.runs.get(key, 0) + 1
         self._engine.note(process.machine, f"born {process.task_id} of {process.job_id}")
+
+    def _fit(self, machine: str) -> None:
+        here = [process for process in self.alive.values() if process.machine == machine]
+        if sum(process.cores for process in here) > self.cores[machine] + 1e-9:
+            raise Broken(f"{machine} runs more than it has cores for: {here}")
+        gpus = [gpu for process in here for gpu in process.gpus]
+        if len(gpus) != len(set(gpus)):
+            raise Broken(f"two processes on {machine} have one GPU: {here}")
 
     def dead(self, task_id: str) -> None:
         if self.alive.pop(task_id, None) is not None:
@@ -115,7 +130,15 @@ class Supervisor:
         record = self._disk[task_id] = Record(task, started_at=self._clock.now())
         self._truth[task_id] = record.log
         self._physics.born(
-            Process(self._name, task["job_id"], task["index"], task_id, self._engine.now)
+            Process(
+                self._name,
+                task["job_id"],
+                task["index"],
+                task_id,
+                task["cores"],
+                task["gpus"],
+                self._engine.now,
+            )
         )
         if plan.stubborn:
             self._stubborn.add(task_id)
@@ -135,7 +158,8 @@ class Supervisor:
     def cancel(self, task_id: str, mode: str, grace: float) -> None:
         record = self._disk.get(task_id)
         if record is not None and record.exit is None:
-            wait = 0.01 if mode == "kill" or task_id not in self._stubborn else grace
+            dying = self._engine.rng.choice((0.01, 0.01, 1.0))  # some hang in the kernel
+            wait = dying if mode == "kill" or task_id not in self._stubborn else grace
             self._timers[task_id].append(
                 self._engine.after(wait, lambda: self._end(task_id, 9, exits.CANCEL))
             )

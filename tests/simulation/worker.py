@@ -50,6 +50,7 @@ class Worker:
         self.link: Link = network.link()
         self.clock = EngineClock(engine, rate=engine.rng.uniform(0.97, 1.03), base=500.0)
         self.capabilities = _capabilities(engine, name)
+        physics.cores[name] = self.capabilities.cpu_cores
         self.truth: dict[str, bytearray] = {}
         """What each task printed, whoever still knows it."""
         self.disk: dict[str, Record] = {}
@@ -174,6 +175,8 @@ class Worker:
             "index": assignment.index,
             "note": note_of(assignment),
             "timeout_seconds": assignment.timeout_seconds,
+            "cores": float(assignment.spec["resources"]["cpu_cores"]),
+            "gpus": tuple(assignment.gpus),
         }
         plan, ask = draw_plan(self._engine), self._asker()
 
@@ -201,8 +204,9 @@ class Worker:
 
         def ask(request: Callable[[Supervisor], None]) -> None:
             def arrive() -> None:
-                here = supervisor is not None and supervisor is self.supervisor
-                if here and supervisor.connection == connection:
+                if supervisor is None or supervisor is not self.supervisor:
+                    return
+                if supervisor.connection == connection:
                     request(supervisor)
 
             self._engine.after(LOCAL, arrive)
@@ -220,9 +224,14 @@ class Worker:
         return answered
 
     def _call(self, session: int, execute: Any, order: Any, park: float) -> None:
-        answered = lambda value: self._mine_now(life, lambda: self._answered(order, value))  # noqa: E731
-        failed = lambda: self._mine_now(life, lambda: self.tell(heard.CallFailed(session)))  # noqa: E731
         life = self._life
+
+        def answered(value: Any) -> None:
+            self._mine_now(life, lambda: self._answered(order, value))
+
+        def failed() -> None:
+            self._mine_now(life, lambda: self.tell(heard.CallFailed(session)))
+
         self._network.call(self.link, execute, answered, failed, ANSWER_SECONDS + park)
 
     def _mine_now(self, life: int, call: Callable[[], None]) -> None:
@@ -253,7 +262,8 @@ class Worker:
 
 def draw_plan(engine: Engine) -> Plan:
     rng = engine.rng
-    seconds = rng.choice((0.0, 0.01, engine.soon(2.0), engine.soon(10.0), engine.soon(40.0)))
+    means = (0.0, 0.01, 2.0, 10.0, 60.0, 60.0)
+    seconds = engine.soon(rng.choice(means))
     prints = tuple(
         (rng.uniform(0, seconds), rng.choice((10, 10, 200, 50_000)))
         for _ in range(rng.randrange(4))

@@ -97,8 +97,10 @@ class Clients:
         }
         if self.gpus and rng.random() < 0.3:
             spec["resources"] |= {"accelerator": "cuda", "gpu_count": rng.choice((1, 2))}
-        if rng.random() < 0.5:
-            retry_on = rng.choice((["worker_lost"], ["worker_lost", "failed"], ["exit:3"]))
+        if rng.random() < 0.7:
+            retry_on = rng.choice(
+                (["worker_lost"], ["worker_lost", "failed"], ["worker_lost", "exit:3"])
+            )
             spec["retry"] = {"max_attempts": rng.choice((2, 3)), "retry_on": retry_on}
         if rng.random() < 0.2:
             spec["timeout_seconds"] = rng.choice((0.5, 5.0, 20.0))

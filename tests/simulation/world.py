@@ -20,7 +20,7 @@ from tests.simulation.plane import PlaneHost
 from tests.simulation.worker import Worker
 from tests.simulation.workload import Clients
 
-CHAOS_SECONDS = 60.0
+CHAOS_SECONDS = 90.0
 QUIET_SECONDS = 900.0
 """Longest time from the healing to the end of the last job: retries wait up to minutes."""
 
@@ -32,6 +32,8 @@ class Parts:
     plane: Callable[..., Any] = ControlPlane
     agent: Callable[..., Agent] = Agent
     faults: Callable[[Faults], Faults] = field(default=lambda drawn: drawn)
+    workers: tuple[int, ...] = (1, 1, 2, 3)
+    """How many there may be; one is drawn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +79,7 @@ class World:
         self.host = PlaneHost(engine, folder, lambda: self.network.hang_up(), parts.plane)
         self.network = Network(engine, self.host)
         self.network.faults = self.faults
-        names = [f"w{number}" for number in range(rng.choice((1, 1, 2, 3)))]
+        names = [f"w{number}" for number in range(rng.choice(parts.workers))]
         self.workers = [
             Worker(name, engine, self.network, self.host, self.physics, parts.agent)
             for name in names
@@ -134,7 +136,9 @@ class World:
 
     def _cut(self) -> None:
         worker = self.engine.rng.choice(self.workers)
-        worker.link.cut_until = self.engine.now + self.engine.soon(25.0)
+        worker.link.cut_until = self.engine.now + self.engine.soon(
+            self.engine.rng.choice((3.0, 50.0))
+        )
         self.engine.note(worker.name, f"is cut off until {worker.link.cut_until:.3f}")
 
     def _jump(self) -> None:

@@ -70,7 +70,7 @@ class Worker:
 
     def has_left(self, seconds: float) -> bool:
         """Whether it has left within that time, as its plane asked it to."""
-        return self._driver.left.wait(seconds)
+        return self._driver is None or self._driver.left.wait(seconds)
 
     def stop(self) -> None:
         """Twice-safe."""
