@@ -55,6 +55,9 @@ class Direct:
     def close(self) -> None:
         """Nothing is held."""
 
+    def abandon(self) -> None:
+        """Calls in progress end with the plane."""
+
     def _answer(self, method: str, path: str, body: Any) -> Any:
         split = urlsplit(path)
         route, found = _route(method, split.path)

@@ -55,6 +55,7 @@ class Wire:
         self._revive = revive
         self._tries = tries
         self._connection: Connection | None = None
+        self._abandoned = False
 
     def call(
         self,
@@ -97,6 +98,8 @@ class Wire:
             except _GONE as error:
                 last = error
                 self.close()
+                if self._abandoned:
+                    break
                 if not isinstance(body, bytes | None):
                     body.seek(0)
                 if self._revive is not None:
@@ -132,6 +135,12 @@ class Wire:
                 connection.sock.shutdown(socket.SHUT_RDWR)
             except OSError:
                 pass  # it has just ended by itself
+
+    def abandon(self) -> None:
+        """For good: the exchange in progress on another thread ends as `plane-unreachable`, and
+        each to come fails when its connection does. Nothing is revived any more."""
+        self._abandoned = True
+        self.interrupt()
 
     def _exchange(
         self,

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from gpulayer.errors import JobError
 from gpulayer.sdk.client import Client
 from gpulayer.sdk.connect import current
 from gpulayer.sdk.job import Job
@@ -26,17 +27,21 @@ class AsyncClient:
         return await asyncio.to_thread(lambda: self._sync().submit(work, **options))
 
     async def run(self, command: Sequence[str], /, *, check: bool = False, **options: Any) -> Job:
-        """As `Client.run`, with nothing copied to our output."""
-        job = await self.submit(command, **{"on_unschedulable": "fail", **options})
+        """As `Client.run`, with nothing copied to our output. Cancelling it cancels the job."""
+        submitting = asyncio.ensure_future(
+            self.submit(command, **{"on_unschedulable": "fail", **options})
+        )
         try:
+            job = await asyncio.shield(submitting)
             await job
         except asyncio.CancelledError:
+            job = await submitting  # it may be on its way already
             await asyncio.to_thread(job.cancel)
             raise
-        except Exception:
+        except JobError:
             if check:
                 raise
-        return job
+        return submitting.result()
 
     async def plan(
         self, work: Sequence[str] | Mapping[str, Any], /, **options: Any

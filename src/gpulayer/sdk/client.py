@@ -14,6 +14,7 @@ from gpulayer.clock import SystemIds
 from gpulayer.sdk import log_lines
 from gpulayer.sdk.describe import spec_of
 from gpulayer.sdk.job import Job
+from gpulayer.sdk.values import require_portable
 from gpulayer.sdk.watcher import Watcher
 
 BATCH_JOBS = 1_000
@@ -30,6 +31,9 @@ class Transport(Protocol):
     def request(self, method: str, path: str, *, park: float = 0.0) -> Any: ...
 
     def close(self) -> None: ...
+
+    def abandon(self) -> None:
+        """End it from another thread; see `Wire.abandon`."""
 
 
 class Submitter(Protocol):
@@ -61,6 +65,8 @@ class Client:
         self.session = self._ids.token(16)
         """Names this client's jobs among all."""
         self._local = threading.local()
+        self._wires: weakref.WeakSet[Transport] = weakref.WeakSet()
+        """Of all threads."""
         self._watcher = Watcher(self)
 
     def forget(self) -> None:
@@ -90,7 +96,7 @@ class Client:
                 "envelope_id": envelope,
             }
             reply = self.call("POST", "/v1/jobs/batch", body)
-            self._watcher.begin(reply["ends_after"])
+            self._watcher.expect([found["id"] for found in reply["jobs"]], reply["ends_after"])
             jobs += [Job(self, found) for found in reply["jobs"]]
         return jobs
 
@@ -131,7 +137,9 @@ class Client:
             "envelope_id": envelope,
             "idempotency_key": self._ids.token(26),
         }
-        return Job(self, self.call("POST", self.path(job.id, "retry"), body))
+        found = self.call("POST", self.path(job.id, "retry"), body)
+        self._watcher.expect([found["id"]], 0)
+        return Job(self, found)
 
     def job(self, selector: str) -> Job:
         """A job by id, unique prefix, name or `last`. Raises NotFoundError."""
@@ -180,6 +188,8 @@ class Client:
         """End the connections; who waits for a job is told so. Jobs go on. Safe to call twice."""
         self._watcher.close()
         self._submitter.close()
+        for wire in list(self._wires):
+            wire.abandon()
 
     def __enter__(self) -> Client:
         return self
@@ -191,6 +201,7 @@ class Client:
         held: Transport | None = getattr(self._local, "wire", None)
         if held is None:
             held = self._local.wire = self._transport()
+            self._wires.add(held)
         return held
 
 
@@ -205,6 +216,8 @@ def as_completed(jobs: Iterable[Job], timeout: float | None = None) -> Iterator[
 
 def gather(*jobs: Job, return_exceptions: bool = False) -> list[Any]:
     """The results of all jobs, in the given order; as `asyncio.gather`, but for any thread."""
+    for job in jobs:
+        job.future()  # all are watched before the first is waited for
     if not return_exceptions:
         return [job.result() for job in jobs]
     return [job.exception() or job.result() for job in jobs]
@@ -212,9 +225,9 @@ def gather(*jobs: Job, return_exceptions: bool = False) -> list[Any]:
 
 def _spec(work: Sequence[str] | Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(work, Mapping):
-        if "workload" in work:
-            return dict(work)
-        return spec_of(work, options)
+        workload = work.get("workload", work)
+        require_portable(workload.get("args") or (), workload.get("kwargs") or {})
+        return dict(work) if "workload" in work else spec_of(work, options)
     if isinstance(work, str):
         from gpulayer.errors import UsageError
 

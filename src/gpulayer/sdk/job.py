@@ -38,11 +38,6 @@ class Job:
         return str(self._found["name"])
 
     @property
-    def session(self) -> str:
-        """The client that submitted it."""
-        return str((self._found.get("origin") or {}).get("session", self._found.get("session", "")))
-
-    @property
     def status(self) -> str:
         """The state as the plane has it now."""
         return str(self.refresh()["state"])

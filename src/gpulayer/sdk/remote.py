@@ -16,7 +16,7 @@ from gpulayer.sdk.connect import current
 from gpulayer.sdk.describe import require_known, spec_of
 from gpulayer.sdk.entrypoint import entrypoint_of
 from gpulayer.sdk.job import Job
-from gpulayer.sdk.values import portable
+from gpulayer.sdk.values import require_portable
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -86,13 +86,10 @@ class RemoteFunction(Generic[P, R]):
         self, args: tuple[Any, ...], kwargs: dict[str, Any], options: dict[str, Any]
     ) -> dict[str, Any]:
         workload: dict[str, Any] = {"kind": "function", "entrypoint": self._entrypoint.name}
+        require_portable(args, kwargs)
         if args:
-            for number, value in enumerate(args):
-                portable(value, f"args[{number}]")
             workload["args"] = list(args)
         if kwargs:
-            for name, value in kwargs.items():
-                portable(value, f"kwargs[{name!r}]")
             workload["kwargs"] = kwargs
         return spec_of(workload, options)
 

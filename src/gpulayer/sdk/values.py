@@ -7,17 +7,17 @@ are refused where they are written, with their place in the value. Never pickle.
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from gpulayer.contracts.limits import JSON_DEPTH
 from gpulayer.errors import UsageError
 
-MAX_DEPTH = 200
-"""Deeper values are refused rather than left to the recursion limits of two interpreters."""
+MAX_INT_BITS = 14_000
+"""About 4,200 digits; Python refuses to read longer ones (CVE-2020-10735)."""
 
-_MEND = {
+_MEND: dict[type[Any], str] = {
     tuple: "use a list",
     set: "use a sorted list",
     frozenset: "use a sorted list",
@@ -25,11 +25,16 @@ _MEND = {
 }
 
 
-def portable(value: Any, place: str) -> str:
-    """The JSON text of `value`. `place` names it in messages, such as `args[0]`.
+def require_portable(args: Iterable[Any], kwargs: Mapping[str, Any]) -> None:
+    """Raises UsageError `value-not-portable` at the first part of a call's arguments that would
+    not come back the same, with its place."""
+    for number, value in enumerate(args):
+        _require(value, f"args[{number}]")
+    for name, value in kwargs.items():
+        _require(value, f"kwargs[{name!r}]")
 
-    Raises UsageError `value-not-portable` at the first part that would not come back the same.
-    """
+
+def _require(value: Any, place: str) -> None:
     for problem, mend in _problems(value, place, 0, set()):
         raise UsageError(
             "value-not-portable",
@@ -37,21 +42,23 @@ def portable(value: Any, place: str) -> str:
             why=f"only plain JSON travels unchanged between machines: {mend}",
             hint="gpulayer help value-not-portable",
         )
-    return json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
 
 
 def _problems(value: Any, place: str, depth: int, above: set[int]) -> Iterator[tuple[str, str]]:
     kind = type(value)
-    if value is None or kind is bool or kind is int:
+    if value is None or kind is bool:
         return
-    if kind is float:
+    if kind is int:
+        if value.bit_length() > MAX_INT_BITS:
+            yield f"{place} is an integer of more than {MAX_INT_BITS} bits", "send it as text"
+    elif kind is float:
         if not math.isfinite(value):
             yield f"{place} is {value}, which JSON cannot hold", "use None"
     elif kind is str:
         if not _is_text(value):
             yield f"{place} holds half of a surrogate pair", "use valid text"
     elif kind is list or kind is dict:
-        if depth >= MAX_DEPTH or id(value) in above:
+        if depth >= JSON_DEPTH or id(value) in above:
             yield f"{place} is nested too deeply or holds itself", "use a flatter value"
             return
         above.add(id(value))

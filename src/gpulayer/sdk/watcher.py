@@ -7,6 +7,7 @@ the last one, in order, with its result. Jobs of other sessions are waited for o
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterable
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from gpulayer.sdk.job import Job
 
 PARK_SECONDS = 25.0
+REMEMBERED = 4_096
+"""Ends that are kept for who asks late; older ones are asked for again."""
 
 
 class Watcher:
@@ -25,39 +28,37 @@ class Watcher:
     def __init__(self, client: Client) -> None:
         self._client = client
         self._lock = threading.Lock()
-        self._watched: dict[str, tuple[Job, Future[Any]]] = {}
+        self._expected: set[str] = set()
+        """Jobs of this session whose end has not come."""
+        self._watched: dict[str, list[tuple[Job, Future[Any]]]] = {}
         self._ended: dict[str, dict[str, Any]] = {}
-        """Ends that came before anybody asked for them."""
         self._thread: threading.Thread | None = None
         self._cursor: int | None = None
         """Number of the last end that was seen."""
         self._is_open = True
 
-    def begin(self, after: int) -> None:
-        """Where the ends of this session's jobs begin; only the first word counts."""
+    def expect(self, job_ids: Iterable[str], after: int) -> None:
+        """Jobs that were just submitted; their ends have numbers above `after`."""
         with self._lock:
             if self._cursor is None:
                 self._cursor = after
+            self._expected.update(job_id for job_id in job_ids if job_id not in self._ended)
 
     def watch(self, job: Job) -> Future[Any]:
         """A future for `job`, resolved by the watching thread. The job cannot be cancelled
         through it."""
         future: Future[Any] = Future()
         future.set_running_or_notify_cancel()
-        if job.session != self._client.session:
-            self._wait_alone(job, future)
-            return future
         with self._lock:
-            found = self._ended.pop(job.id, None)
-            if found is None:
-                self._watched[job.id] = (job, future)
-                if self._thread is None:
-                    self._thread = threading.Thread(
-                        target=self._run, name="gpulayer-watcher", daemon=True
-                    )
-                    self._thread.start()
+            found = self._ended.get(job.id)
+            is_expected = found is None and job.id in self._expected
+            if is_expected:
+                self._watched.setdefault(job.id, []).append((job, future))
+                self._begin()
         if found is not None:
             job.settle(found, future)
+        elif not is_expected:
+            self._wait_alone(job, future)
         return future
 
     def close(self) -> None:
@@ -71,6 +72,11 @@ class Watcher:
             )
         )
 
+    def _begin(self) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="gpulayer-watcher", daemon=True)
+            self._thread.start()
+
     def _run(self) -> None:
         while self._is_open:
             try:
@@ -79,12 +85,8 @@ class Watcher:
                 self._fail(error)
                 return
             for found in ended:
-                with self._lock:
-                    watched = self._watched.pop(found["id"], None)
-                    if watched is None:
-                        self._ended[found["id"]] = found
-                if watched is not None:
-                    watched[0].settle(found, watched[1])
+                for job, future in self._came(found):
+                    job.settle(found, future)
             with self._lock:
                 if not self._watched:
                     self._thread = None
@@ -96,22 +98,39 @@ class Watcher:
         self._cursor = reply["next"]
         return list(reply["jobs"])
 
+    def _came(self, found: dict[str, Any]) -> list[tuple[Job, Future[Any]]]:
+        with self._lock:
+            self._expected.discard(found["id"])
+            self._ended[found["id"]] = found
+            if len(self._ended) > REMEMBERED:
+                del self._ended[next(iter(self._ended))]
+            return self._watched.pop(found["id"], [])
+
     def _fail(self, error: Exception) -> None:
         with self._lock:
             watched, self._watched, self._thread = self._watched, {}, None
-        for _, future in watched.values():
-            future.set_exception(error)
-
-    def _wait_alone(self, job: Job, future: Future[Any]) -> None:
-        def wait() -> None:
-            try:
-                while True:
-                    path = self._client.path(job.id, wait=PARK_SECONDS, until="finished")
-                    found = self._client.call("GET", path, park=PARK_SECONDS)
-                    if found["finished_at"] is not None:
-                        job.settle(found, future)
-                        return
-            except Exception as error:
+        for waiting in watched.values():
+            for _, future in waiting:
                 future.set_exception(error)
 
+    def _wait_alone(self, job: Job, future: Future[Any]) -> None:
+        if self._settled(job, future, 0.0):
+            return
+
+        def wait() -> None:
+            while not self._settled(job, future, PARK_SECONDS):
+                pass
+
         threading.Thread(target=wait, name="gpulayer-wait", daemon=True).start()
+
+    def _settled(self, job: Job, future: Future[Any], seconds: float) -> bool:
+        """Whether that job has ended within these seconds, or cannot be asked for."""
+        try:
+            path = self._client.path(job.id, wait=seconds, until="finished")
+            found = self._client.call("GET", path, park=seconds)
+        except Exception as error:
+            future.set_exception(error)
+            return True
+        if found["finished_at"] is not None:
+            job.settle(found, future)
+        return found["finished_at"] is not None

@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from gpulayer.errors import UsageError
-from gpulayer.sdk.values import portable
+from gpulayer.sdk.values import require_portable
 
 PLAIN = st.recursive(
     st.none()
@@ -43,7 +42,8 @@ def _same(left: Any, right: Any) -> bool:
 
 @given(PLAIN)
 def test_an_accepted_value_comes_back_equal_and_of_equal_types(value: Any) -> None:
-    assert _same(json.loads(portable(value, "x")), value)
+    require_portable([value], {})
+    assert _same(json.loads(json.dumps(value)), value)
 
 
 @pytest.mark.parametrize(
@@ -62,23 +62,29 @@ def test_an_accepted_value_comes_back_equal_and_of_equal_types(value: Any) -> No
         ("\ud800", "args[0]"),
         ({"\ud800": 1}, "args[0]"),
         (1j, "args[0]"),
+        (2**14_001, "args[0]"),
     ],
 )
 def test_a_value_that_would_change_is_refused_with_its_place(value: Any, place: str) -> None:
     with pytest.raises(UsageError) as caught:
-        portable(value, "args[0]")
+        require_portable([value], {})
     assert caught.value.code == "value-not-portable"
     assert caught.value.message.startswith(place)
     assert caught.value.hint
+
+
+def test_a_named_argument_is_refused_by_its_name() -> None:
+    with pytest.raises(UsageError, match=r"^kwargs\['x'\]\[1\] is a tuple"):
+        require_portable([], {"x": [1, ()]})
 
 
 def test_a_value_that_holds_itself_is_refused() -> None:
     value: list[Any] = []
     value.append(value)
     with pytest.raises(UsageError, match="holds itself"):
-        portable(value, "x")
+        require_portable([], {"x": value})
 
 
 def test_the_same_list_twice_is_no_cycle() -> None:
     shared = [1]
-    assert portable([shared, shared], "x") == "[[1],[1]]"
+    require_portable([[shared, shared], shared], {"again": shared})
