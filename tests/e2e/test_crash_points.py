@@ -87,14 +87,22 @@ def test_a_plane_or_agent_that_dies_costs_time_alone(home: LocalHome, point: str
     all_is_well(home, jobs=1)
 
 
-@pytest.mark.parametrize("point", ["supervisor-intent", "keeper-recorded"])
-def test_a_supervisor_that_dies_before_or_after_the_job_loses_nothing(
+def test_a_supervisor_that_dies_before_it_forked_is_asked_again(home: LocalHome) -> None:
+    done = home.run(*JOB, env=armed(home, "supervisor-intent"))
+    assert has_fired(home)
+    assert (done.returncode, done.stdout) == (7, LINES)
+    all_is_well(home, jobs=1)
+
+
+@pytest.mark.parametrize("point", ["supervisor-forked", "supervisor-started", "supervisor-read"])
+def test_a_supervisor_that_dies_with_the_job_shows_a_part_and_says_lost(
     home: LocalHome, point: str
 ) -> None:
-    home.environ["GPULAYER_CONTAINMENT"] = "keeper"
     done = home.run(*JOB, env=armed(home, point))
     assert has_fired(home)
-    assert done.returncode == 7
+    assert done.returncode == 125
+    assert LINES.startswith(done.stdout)
+    assert b"error[worker-lost]" in done.stderr
     all_is_well(home, jobs=1)
 
 
@@ -141,7 +149,8 @@ def newer(tmp_path_factory: pytest.TempPathFactory) -> str:
     """A newer GPUlayer, beside the one that is installed."""
     source = tmp_path_factory.mktemp("newer")
     shutil.copytree(Path(gpulayer.__file__).parent, source / "gpulayer")
-    (source / "gpulayer" / "_version.py").write_text('__version__ = "999.0.0"\n')
+    file = source / "gpulayer" / "_version.py"
+    file.write_text(file.read_text().replace(gpulayer.__version__, "999.0.0"))
     return str(source)
 
 

@@ -125,7 +125,9 @@ class Dispatch:
             raise RequestError("bad-request", "mode is plain or terminal")
         envelope_id = self._envelopes.put(_with_folder(request["envelope"], fds), keep=False)
         self._next_attach += 1
-        attach_id = f"{os.getpid()}.{self._next_attach}"
+        attach_id = request.get("attach_id") or f"{os.getpid()}.{self._next_attach}"
+        if any(attach.attach_id == attach_id for attach in self._attaches.values()):
+            raise RequestError("bad-request", "that attach is somebody's")
         shape = {key: request.get(key) for key in ("streams", "merged", "mode", "terminal")}
         attach = Attach(attach_id, peer, shape, envelope_id, fds.pop("stdin", -1))
         self._attaches[peer] = attach

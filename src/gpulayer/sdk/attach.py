@@ -9,7 +9,8 @@ Bytes come from the supervisor in frames and go to descriptors 1 and 2 as they a
 stops holds the job back, a reader that leaves is told to it. The client ends after the last byte.
 Losing the client (a closed terminal, SIGKILL) detaches: the job goes on and so does its log.
 
-The loop belongs to the main thread, since it owns the process's signals while it runs.
+The loop belongs to the main thread, since it owns the process's signals while it runs. It is one
+file because all that may happen to an attached client is read best in one place.
 """
 
 from __future__ import annotations
@@ -19,8 +20,10 @@ import select
 import signal
 
 from gpulayer.clock import SystemClock
+from gpulayer.errors import GPULayerError
 from gpulayer.runtime import frames
-from gpulayer.sdk import interrupts, streams, terminal, world
+from gpulayer.sdk import interrupts, streams, terminal
+from gpulayer.sdk.attach_request import AttachRequest
 from gpulayer.sdk.caught import Caught
 from gpulayer.sdk.interrupts import ExitReport, Ladder
 from gpulayer.sdk.plane_side import PlaneSide
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
 
     from gpulayer.sdk.places import Places
     from gpulayer.sdk.terminal import Screen
+    from gpulayer.sdk.world import World
 
 STOP_SECONDS = 0.3
 """How long a job may take to stop by itself after Ctrl-Z before it is stopped."""
@@ -47,7 +51,7 @@ class Attachment:
         self,
         supervisor: frames.Connection,
         screen: Screen | None,
-        decided: streams.Streams,
+        request: AttachRequest,
         reply: dict[str, Any],
         plane: PlaneSide,
         say: Callable[[str], None],
@@ -56,7 +60,8 @@ class Attachment:
         self.envelope_id: str = reply["envelope_id"]
         self._supervisor = supervisor
         self._screen = screen
-        self._streams = decided
+        self._request = request
+        self._streams = request.streams
         self._plane = plane
         self._say = say
         self._clock = SystemClock()
@@ -66,13 +71,16 @@ class Attachment:
         self._has_started = False
         self._stopping = 0.0
         self._report: ExitReport | None = None
+        self._last: ExitReport | None = None
+        """How the attempt before ended."""
+        self._attempts = 1
         self._job_id = ""
 
     @classmethod
     def open(
         cls,
         places: Places,
-        seen: world.World,
+        seen: World,
         *,
         stdin: bool = True,
         say: Callable[[str], None] | None = None,
@@ -85,25 +93,13 @@ class Attachment:
         streams.fill_closed()
         screen = terminal.Screen.controlling()
         try:
-            decided = streams.decide(screen, stdin=stdin)
-            supervisor = world.connect_supervisor(places)
-            fds = {"cwd": seen.folder_fd} if seen.folder_fd >= 0 else {}
-            if decided.kinds["0"] == "passed":
-                fds["stdin"] = 0
-            fields: dict[str, Any] = {
-                "envelope": seen.envelope,
-                "streams": decided.kinds,
-                "merged": decided.merged,
-                "mode": decided.mode,
-            }
-            if "terminal" in decided.kinds.values():
-                fields["terminal"] = _settings(screen, decided)
-            reply = supervisor.call("attach", fds=fds, **fields)
+            request = AttachRequest(places, seen, screen, streams.decide(screen, stdin=stdin))
+            supervisor, reply = request.send()
         except BaseException:
             if screen is not None:
                 screen.close()
             raise
-        return cls(supervisor, screen, decided, reply, PlaneSide(places), say or _to_stderr)
+        return cls(supervisor, screen, request, reply, PlaneSide(places), say or _to_stderr)
 
     def __enter__(self) -> Self:
         """From here on no signal ends this process: one that comes while the job is submitted is
@@ -122,10 +118,11 @@ class Attachment:
         self._supervisor.close()
         self._plane.close()
 
-    def relay(self, job_id: str) -> ExitReport:
+    def relay(self, job_id: str, *, attempts: int = 1) -> ExitReport:
         """Carry bytes, keys and signals until the job has ended, or the person left it. Within
-        `with` only."""
+        `with` only. `attempts`: how many the job may have; a failed one may not be its last."""
         self._job_id = job_id
+        self._attempts = attempts
         self._plane.job_id = job_id
         self._outlets = {frames.STDOUT: Outlet(1), frames.STDERR: Outlet(2)}
         self._outlets[frames.TERMINAL] = self._outlets[frames.STDOUT]
@@ -167,7 +164,8 @@ class Attachment:
         if keys in ready:
             self._type(keys)
         if plane in ready:
-            self._on_plane()
+            self._plane.hear()
+        self._believe_plane()
         if not ready:
             self._on_silence()
 
@@ -208,7 +206,7 @@ class Attachment:
         try:
             arrived = self._supervisor.ready()
         except (EOFError, OSError):
-            self._plane.ask(alone=True)
+            self._on_supervisor_gone()
             return
         for kind, payload, fds in arrived:
             for fd in fds:
@@ -222,6 +220,18 @@ class Attachment:
                 if outlet.has_left and not had_left:
                     self._send("closed", stream=2 if kind == frames.STDERR else 1)
 
+    def _on_supervisor_gone(self) -> None:
+        """A job that has not begun can still begin under the next one, with these streams. Of one
+        that has, only the plane can say how it ended."""
+        if not self._has_started:
+            self._supervisor.close()
+            try:
+                self._supervisor, _ = self._request.send(self.attach_id)
+            except GPULayerError:
+                self._plane.ask(alone=True)
+        else:
+            self._plane.ask(alone=True)
+
     def _on_event(self, event: dict[str, Any]) -> None:
         kind = event.get("event")
         if kind == "started":
@@ -229,16 +239,33 @@ class Attachment:
             if self._is_terminal and self._screen is not None:
                 self._screen.enter()
         elif kind == "exited":
-            self._report = ExitReport.of_task(event["exit"])
+            self._on_exit(ExitReport.of_task(event["exit"]))
         elif kind == "flags" and self._screen is not None:
             self._screen.mirror_signals(bool(event["isig"]))
         elif kind == "stopped":
             self._stop()
 
-    def _on_plane(self) -> None:
-        job = self._plane.answer()
-        if job is not None and (self._plane.is_alone or not self._has_started):
-            self._report = ExitReport.of_job(job)
+    def _on_exit(self, report: ExitReport) -> None:
+        if self._attempts > 1 and report.outcome in ("failed", "timed_out", "lost"):
+            self._attempts -= 1
+            self._last = report
+            self._has_started = False  # the next attempt comes here too, or the plane says no
+            if self._screen is not None:
+                self._screen.restore()
+        else:
+            self._report = report
+
+    def _believe_plane(self) -> None:
+        """The plane may know the end before all output is here, so its word counts only where the
+        supervisor's will not come: the job never began, or the supervisor is gone."""
+        job = self._plane.job
+        if job is None or self._report is not None:
+            return
+        if self._plane.is_alone or not self._has_started:
+            report = ExitReport.of_job(job)
+            last = self._last
+            is_last = last is not None and last.exit_code == report.exit_code
+            self._report = last if is_last else report
 
     def _type(self, fd: int) -> None:
         try:
@@ -332,13 +359,6 @@ class Attachment:
     def _tell(self, text: str) -> None:
         is_raw = self._screen is not None and self._screen.is_raw
         self._say(text + "\r" if is_raw and os.isatty(2) else text)
-
-
-def _settings(screen: Screen | None, decided: streams.Streams) -> dict[str, Any]:
-    if screen is not None and decided.mode == "terminal":
-        return screen.settings()
-    rows, cols = terminal.size(1 if decided.kinds["1"] == "terminal" else 2)
-    return {"attrs": [], "rows": rows, "cols": cols}
 
 
 def _to_stderr(text: str) -> None:

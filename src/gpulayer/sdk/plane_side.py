@@ -27,7 +27,9 @@ class PlaneSide:
         self.is_alone = False
         """The supervisor is gone, so that only the plane can say how the job ends."""
         self._places = places
-        self._job: dict[str, Any] | None = None
+        self.job: dict[str, Any] | None = None
+        """The job as it ended, once heard."""
+        self._found: dict[str, Any] | None = None
         self._read = self._write = -1
 
     def fileno(self) -> int:
@@ -42,10 +44,12 @@ class PlaneSide:
             self._read, self._write = os.pipe2(os.O_CLOEXEC)
             self._in_background(self._wait)
 
-    def answer(self) -> dict[str, Any] | None:
-        """The ended job; None where no plane could tell."""
+    def hear(self) -> None:
+        """Take the answer, which is there: `job` has it."""
         os.read(self._read, 1)
-        return self._job
+        os.close(self._read)
+        self._read = -1
+        self.job = self._found
 
     def cancel(self, mode: str, grace_seconds: float | None = None) -> None:
         """Ask for the job's end; returns at once."""
@@ -61,11 +65,11 @@ class PlaneSide:
             self._read = -1
 
     def _wait(self) -> None:
-        while self._job is None:
+        while self._found is None:
             path = f"?wait={PARK_SECONDS:.0f}&until=finished"
             job = self._call("GET", path, park=PARK_SECONDS)
             if job is None or job.get("finished_at") is not None:
-                self._job = job or {"state": "lost", "reason": "", "message": "no plane answers"}
+                self._found = job or {"state": "lost", "reason": "", "message": "no plane answers"}
         try:
             os.write(self._write, b"!")
         except OSError:

@@ -121,14 +121,22 @@ def connect_supervisor(places: Places, *, wait_seconds: float = 10.0) -> Connect
     from gpulayer.runtime import frames
     from gpulayer.sdk.waiting import connect_when_there
 
-    connection = connect_when_there(
-        lambda: frames.connect(places.supervisor_socket, timeout=wait_seconds),
-        wait_seconds,
-        "the supervisor",
-        places.supervisor_socket,
+    def greet() -> tuple[Connection, dict[str, Any]]:
+        connection = frames.connect(places.supervisor_socket, timeout=wait_seconds)
+        hello = {"role": "client", "wire": frames.WIRE, "version": __version__}
+        try:
+            return connection, connection.call("hello", **hello)
+        except EOFError as error:
+            connection.close()
+            raise ConnectionResetError("it ended") from error
+        except BaseException:
+            connection.close()
+            raise
+
+    connection, hello = connect_when_there(
+        greet, wait_seconds, "the supervisor", places.supervisor_socket
     )
     try:
-        hello = connection.call("hello", role="client", wire=frames.WIRE, version=__version__)
         require_same(hello.get("world", {}))
     except BaseException:
         connection.close()
