@@ -221,7 +221,7 @@ def test_a_torn_record_is_cut_off(home):
         pass
     home.kill()
     eventually(lambda: not alive("67.5") or home.containment == "cgroup")
-    with open(home.home / "tasks" / task["task_id"] / "seg", "ab") as file:
+    with open(home.home / "tasks" / (task["task_id"] + ".seg"), "ab") as file:
         file.write(segments.encode(segments.STDOUT, 0, 0, 0.0, b"never whole")[:-1])
     home.start()
     assert home.follow(home.connect("agent"), task["task_id"]).said() == SAID

@@ -75,7 +75,7 @@ ESCAPES = {
         f"signal.pause()  # {MARK}",
     ),
     "delayed start": bash(
-        f"(setsid bash -c 'sleep 0.05; exec sleep {MARK}' & ) ; echo ready; sleep 0.02; sleep {MARK}"
+        f"(setsid bash -c 'sleep 0.05; exec sleep {MARK}' & ) ; echo ready; sleep .02; sleep {MARK}"
     ),
     "another manager": bash(
         f"systemd-run --user --scope sleep {MARK} 2>/dev/null; "

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from gpulayer.runtime.cgroup import Leaf
     from gpulayer.runtime.loop import Loop, Timer
     from gpulayer.runtime.processes import Children
+    from gpulayer.runtime.quick import Quick
 
 SETTLE_SECONDS = 0.25
 
@@ -44,12 +45,14 @@ class Body:
         children: Children,
         launch: spawn.Launch,
         leaf: Leaf | None,
+        quick: Quick,
         report: Callable[[dict[str, Any]], object],
     ) -> None:
         self._loop = loop
         self._children = children
         self._launch = launch
         self._leaf = leaf
+        self._quick = quick
         self._report = report
         self.leader = -1
         self._news = -1
@@ -64,11 +67,21 @@ class Body:
         self._is_empty = False
 
     def start(self) -> None:
-        """Forks. OSError where there is no room for one more process."""
-        enter = self._leaf.join if self._leaf else _stay
-        self.leader, self._news = spawn.spawn(self._launch, enter)
+        """OSError where there is no room for one more process; all else is reported, later."""
+        if self._quick.suits(self._launch, self._leaf):
+            try:
+                self.leader = self._quick.spawn(self._launch, self._leaf)
+            except spawn.SpawnError as error:
+                self._refused = error
+                self._status = 0, {}, time.time()
+                self._loop.after(0, self._finish)
+                return
+            self._loop.after(0, self._born)
+        else:
+            enter = self._leaf.join if self._leaf else _stay
+            self.leader, self._news = spawn.spawn(self._launch, enter)
+            self._loop.watch(self._news, READ, self._read_news)
         self._children.watch(self.leader, self._waited)
-        self._loop.watch(self._news, READ, self._born)
 
     def signal(self, signum: int, target: str = "group") -> None:
         """To the leader's group, or to whatever is in the foreground of the job's terminal."""
@@ -113,7 +126,8 @@ class Body:
     def release(self) -> None:
         """The exit is on disk and all output was read: nothing more is expected."""
 
-    def _born(self) -> None:
+    def _read_news(self) -> None:
+        """What the child says before it becomes the job: nothing, at its exec, or why it can't."""
         if self._news < 0:
             return
         try:
@@ -124,10 +138,13 @@ class Body:
         os.close(self._news)
         self._news = -1
         self._refused = spawn.failure(report)
-        if self._refused is not None:
-            return  # its death follows at once, and with it the report
-        self._started_at = time.time()
-        self._report({"event": "started", "pid": self.leader, "at": self._started_at})
+        if self._refused is None:
+            self._born()  # else its death follows at once, and with it the report
+
+    def _born(self) -> None:
+        if self._started_at is None:
+            self._started_at = time.time()
+            self._report({"event": "started", "pid": self.leader, "at": self._started_at})
 
     def _waited(self, status: int, rusage: Any) -> None:
         if os.WIFSTOPPED(status):
@@ -135,7 +152,9 @@ class Body:
         elif os.WIFCONTINUED(status):
             self._report({"event": "continued"})
         else:
-            self._born()  # the news may still wait in the pipe
+            self._read_news()  # it may still wait in the pipe
+            if self._refused is None:
+                self._born()
             self._status = status, exits.usage_of(rusage), time.time()
             self._settle()
 

@@ -78,6 +78,12 @@ def find_parent(label: str) -> str | None:
     return None
 
 
+def open_own_list(leaves: str) -> int:
+    """The list of processes of the cgroup that `leaves` lies in: where one comes back to."""
+    own = os.path.join(os.path.dirname(leaves), "cgroup.procs")
+    return os.open(own, os.O_WRONLY | os.O_CLOEXEC)
+
+
 def end_leaves(parent: str) -> int:
     """Ends whatever lives in the leaves of `parent`, removes them, and counts the processes ended.
 

@@ -26,7 +26,9 @@ from gpulayer.runtime import crash, exits, launches, processes, spawn
 from gpulayer.runtime.body import Body
 from gpulayer.runtime.journal import Birth
 from gpulayer.runtime.loop import READ, Loop
+from gpulayer.runtime.past import BIRTH, LOG
 from gpulayer.runtime.processes import Children
+from gpulayer.runtime.quick import Quick
 from gpulayer.runtime.segments import Writer
 from gpulayer.runtime.streams import Pump
 
@@ -62,13 +64,13 @@ class Keeper:
 
     def start(self) -> None:
         ours, theirs = socket.socketpair()
-        before = signal.pthread_sigmask(signal.SIG_SETMASK, signal.valid_signals())
+        before = spawn.block_signals()
         try:
             self.pid = os.fork()
             if self.pid == 0:
                 _keep(self._post, theirs)
         finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+            spawn.restore_signals(before)
         theirs.close()
         ours.setblocking(False)
         self._line = _Line(ours)
@@ -124,20 +126,20 @@ class Keeper:
 class Post:
     """What a keeper is given."""
 
-    __slots__ = ("folder", "launch", "leaf", "plumbing", "request")
+    __slots__ = ("launch", "leaf", "plumbing", "request", "stem")
 
     def __init__(
         self,
         launch: spawn.Launch,
         plumbing: Plumbing,
         leaf: Leaf | None,
-        folder: str,
+        stem: str,
         request: dict[str, Any],
     ) -> None:
         self.launch = launch
         self.plumbing = plumbing
         self.leaf = leaf
-        self.folder = folder
+        self.stem = stem
         self.request = request
 
 
@@ -150,7 +152,7 @@ def _keep(post: Post, sock: socket.socket) -> NoReturn:
             spawn.own_terminal(post.plumbing.controls)
         else:
             os.setsid()
-        birth = Birth(os.path.join(post.folder, "keeper"))
+        birth = Birth(post.stem + BIRTH)
         if birth.lock() and birth.exit() is None:
             _close_others(post, sock, birth)
             processes.adopt_orphans()
@@ -184,7 +186,9 @@ class _Keeping:
         self._sources = list(post.plumbing.sources)
         self._loop = Loop(_print_error)
         self._children = Children(stops=post.plumbing.controls >= 0, others=self._look)
-        self._body = Body(self._loop, self._children, post.launch, post.leaf, self._report)
+        self._body = Body(
+            self._loop, self._children, post.launch, post.leaf, Quick(-1), self._report
+        )
         self._orphaned = False
         self._dismissed = False
         self._lost_alive = False
@@ -261,7 +265,7 @@ class _Keeping:
         """What the supervisor had not read yet, behind what it had written."""
         request = self._post.request
         segment = Writer(
-            os.path.join(self._post.folder, "seg"),
+            self._post.stem + LOG,
             rank=request.get("rank") or 0,
             index=request.get("index") or 0,
             limit=request.get("log_limit_bytes"),

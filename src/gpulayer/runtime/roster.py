@@ -14,6 +14,7 @@ from gpulayer.runtime.exits import refused
 from gpulayer.runtime.journal import LISTED, Journal
 from gpulayer.runtime.past import PastTask, remove_files
 from gpulayer.runtime.processes import Children
+from gpulayer.runtime.quick import Quick
 from gpulayer.runtime.spawn import SpawnError
 from gpulayer.runtime.tasks import Task
 
@@ -47,6 +48,7 @@ class Roster:
         self._tasks: dict[str, Task | PastTask] = {}
         self.running: dict[str, Task | PastTask] = {}
         self._orphans: list[Task] = []
+        self.quick = Quick(cgroup.open_own_list(leaves) if leaves else -1)
         self.children = Children(others=self._end_strays)
 
     @property
@@ -60,13 +62,13 @@ class Roster:
         if self._leaves is not None:
             cgroup.end_leaves(self._leaves)
         for task_id, intent in list(self._journal.tasks.items()):
-            folder = self._folder_of(task_id)
-            if PastTask.ever_ran(folder):
-                past = PastTask(self._loop, intent, folder, self._clock, self._ended)
+            stem = self._stem_of(task_id)
+            if PastTask.ever_ran(stem):
+                past = PastTask(self._loop, intent, stem, self._clock, self._ended)
                 self._tasks[task_id] = self.running[task_id] = past
                 past.look()
             else:
-                remove_files(folder)
+                remove_files(stem)
                 self._journal.forget(task_id)
 
     def get(self, task_id: str) -> Task | PastTask | None:
@@ -80,7 +82,7 @@ class Roster:
     ) -> Task:
         """Forks the task. SpawnError where that can't be; then it was never here."""
         task_id = request["task_id"]
-        folder = self._folder_of(task_id)
+        stem = self._stem_of(task_id)
         leaf_path = os.path.join(self._leaves, task_id) if self._leaves else None
         self._journal.intent(
             {
@@ -96,8 +98,9 @@ class Roster:
             task = Task(
                 self._loop,
                 self.children,
+                self.quick,
                 request,
-                folder,
+                stem,
                 self._clock,
                 self._ended,
                 self._orphans.append,
@@ -108,7 +111,7 @@ class Roster:
                 leaf.close()
             if task is not None:
                 task.forget()
-            remove_files(folder)
+            remove_files(stem)
             self._journal.forget(task_id)
             if isinstance(error, SpawnError):
                 raise
@@ -130,13 +133,14 @@ class Roster:
         return True
 
     def close(self) -> None:
+        self.quick.close()
         if self._leaves is not None:
             try:
                 os.rmdir(self._leaves)
             except OSError:
                 pass
 
-    def _folder_of(self, task_id: str) -> str:
+    def _stem_of(self, task_id: str) -> str:
         return os.path.join(self._folder, task_id)
 
     def _ended(self, task: Task | PastTask) -> None:

@@ -8,6 +8,7 @@ exec (fork(2), execve(2), credentials(7), setrlimit(2)).
 
 from __future__ import annotations
 
+import _signal  # type: ignore[import-not-found]
 import errno
 import fcntl
 import functools
@@ -23,7 +24,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any, NoReturn
 
+# `_signal` beside `signal`: the public calls make an enum of every number, 0.3 ms a fork.
+
 SHELL = b"/bin/sh"
+_FIXED = frozenset((int(signal.SIGKILL), int(signal.SIGSTOP)))
+_ALL = frozenset(map(int, signal.valid_signals()))
 DEFAULT_PATH = b"/usr/local/bin:/usr/bin:/bin"
 
 
@@ -69,13 +74,13 @@ def spawn(launch: Launch, enter: Callable[[], object]) -> tuple[int, int]:
     program runs, else what `failure` understands. `enter` is called first in the child."""
     reader, writer = os.pipe()
     parent = os.getpid()
-    before = signal.pthread_sigmask(signal.SIG_SETMASK, signal.valid_signals())
+    before = block_signals()
     try:
         pid = os.fork()
         if pid == 0:
             _child(launch, enter, parent, writer)
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        restore_signals(before)
     os.close(writer)
     os.set_blocking(reader, False)
     return pid, reader
@@ -89,19 +94,26 @@ def failure(report: bytes) -> SpawnError | None:
     return SpawnError(code, message, number)
 
 
+def block_signals() -> set[int]:
+    """Around a fork: a signal for the parent must not be noted by the child in its name."""
+    before: set[int] = _signal.pthread_sigmask(_signal.SIG_SETMASK, _ALL)
+    return before
+
+
+def restore_signals(before: set[int]) -> None:
+    _signal.pthread_sigmask(_signal.SIG_SETMASK, before)
+
+
 def reset_signals(ignored: list[int]) -> None:
     """Default dispositions and an empty mask, as a login shell gives, but for `ignored`."""
     signal.set_wakeup_fd(-1)
-    for signum in signal.valid_signals():
-        if signal.getsignal(signum) is not signal.SIG_DFL and signum not in _FIXED:
-            signal.signal(signum, signal.SIG_DFL)
+    for signum in _ALL:
+        if _signal.getsignal(signum) != _signal.SIG_DFL and signum not in _FIXED:
+            _signal.signal(signum, _signal.SIG_DFL)
     for number in ignored:
-        if number in signal.valid_signals() and number not in _FIXED:
-            signal.signal(number, signal.SIG_IGN)
-    signal.pthread_sigmask(signal.SIG_SETMASK, ())
-
-
-_FIXED = frozenset((signal.SIGKILL, signal.SIGSTOP))
+        if number in _ALL and number not in _FIXED:
+            _signal.signal(number, _signal.SIG_IGN)
+    _signal.pthread_sigmask(_signal.SIG_SETMASK, ())
 
 
 def _child(launch: Launch, enter: Callable[[], object], parent: int, report: int) -> NoReturn:
@@ -127,31 +139,32 @@ def _become(launch: Launch) -> NoReturn:
         _take_foreground(launch.controls)
     else:
         os.setsid()
-    _enter_folder(launch)
+    enter_folder(launch)
     if launch.umask is not None:
         os.umask(launch.umask)
     for source, target in ((launch.stdin, 0), (launch.stdout, 1), (launch.stderr, 2)):
         os.dup2(source, target)
-    path, argv = _resolve(launch)
-    block = _Block(launch.environ)
+    path, argv = resolve(launch)
+    block = Block(launch.environ)
     _set_priorities(launch)
     _set_limits(launch.rlimits)  # last: a low limit must hit the job, not what comes before it
     try:
         os.execve(path, argv, block)  # type: ignore[arg-type]
     except OSError as error:
-        if error.errno == errno.ENOEXEC:
-            _run_as_script(path, argv, block)
-        raise _exec_error(argv[0], error) from error
+        script = as_script(path, argv) if error.errno == errno.ENOEXEC else None
+        if script is not None:
+            os.execve(*script, block)  # type: ignore[arg-type]
+        raise exec_error(argv[0], error) from error
 
 
 def _take_foreground(terminal: int) -> None:
     os.setpgid(0, 0)
-    signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+    _signal.signal(signal.SIGTTOU, _signal.SIG_IGN)
     os.tcsetpgrp(terminal, os.getpid())
-    signal.signal(signal.SIGTTOU, signal.SIG_DFL)
+    _signal.signal(signal.SIGTTOU, _signal.SIG_DFL)
 
 
-def _enter_folder(launch: Launch) -> None:
+def enter_folder(launch: Launch) -> None:
     where = os.fsdecode(launch.cwd)
     try:
         folder = os.open(launch.cwd, getattr(os, "O_PATH", 0) | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -169,7 +182,7 @@ def _enter_folder(launch: Launch) -> None:
         raise SpawnError("spawn-failed", text, error.errno or 0) from error
 
 
-def _resolve(launch: Launch) -> tuple[bytes, list[bytes]]:
+def resolve(launch: Launch) -> tuple[bytes, list[bytes]]:
     """The file to execute, found as a shell finds it: with the job's PATH, in the job's folder."""
     name = launch.argv[0]
     argv = [launch.argv0, *launch.argv[1:]]
@@ -191,14 +204,19 @@ def _resolve(launch: Launch) -> tuple[bytes, list[bytes]]:
 
 
 def _candidates(name: bytes, environ: list[bytes]) -> Iterator[bytes]:
+    if name:
+        for folder in search_path(environ):
+            yield folder + b"/" + name
+
+
+def search_path(environ: list[bytes]) -> list[bytes]:
+    """The folders of a job's PATH."""
     path = DEFAULT_PATH
     for entry in environ:
         if entry.startswith(b"PATH="):
             path = entry[5:]
             break  # getenv(3) and every shell take the first
-    if name:
-        for folder in path.split(b":"):
-            yield (folder or b".") + b"/" + name
+    return [folder or b"." for folder in path.split(b":")]
 
 
 def _set_priorities(launch: Launch) -> None:
@@ -222,15 +240,16 @@ def _set_limits(limits: dict[str, list[int]]) -> None:
             _try(functools.partial(resource.setrlimit, number, (within, ours)))
 
 
-def _run_as_script(path: bytes, argv: list[bytes], block: _Block) -> None:
-    """A script without a first line runs in every shell, though execve(2) refuses it."""
+def as_script(path: bytes, argv: list[bytes]) -> tuple[bytes, list[bytes]] | None:
+    """How a shell runs a script without a first line, which execve(2) refuses; None for what is
+    no script but a program for another machine."""
     with open(path, "rb") as file:
         if b"\0" in file.read(256).split(b"\n")[0]:
-            return  # a program for another machine, not a script
-    os.execve(SHELL, [SHELL, path, *argv[1:]], block)  # type: ignore[arg-type]
+            return None
+    return SHELL, [SHELL, path, *argv[1:]]
 
 
-def _exec_error(name: bytes, error: OSError) -> SpawnError:
+def exec_error(name: bytes, error: OSError) -> SpawnError:
     text = f"{os.fsdecode(name)}: {error.strerror}"
     number = error.errno or 0
     if number == errno.ENOENT:
@@ -240,7 +259,7 @@ def _exec_error(name: bytes, error: OSError) -> SpawnError:
     return SpawnError("not-executable", text, number)
 
 
-class _Block:
+class Block:
     """An environment for execve that keeps order and doubles, as the kernel's block does."""
 
     def __init__(self, entries: list[bytes]) -> None:

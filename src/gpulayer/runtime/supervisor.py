@@ -10,7 +10,8 @@ The protocol (frames: `gpulayer.runtime.frames`). Requests are `{"op", "seq", ..
     hello     role "client" | "agent", wire, version -> wire, version, pid, containment, world.
               A new agent closes the older agent's connection.
     envelope  envelope, keep -> envelope_id. Twice-safe.
-    attach    envelope, streams, merged, mode, terminal?, fds ["stdin"?, "cwd"?]
+    attach    envelope, streams, merged, mode, terminal?, fds ["stdin"?, "cwd"?],
+              attach_id? (of an attach that an earlier supervisor had)
               -> attach_id, envelope_id. The connection then belongs to this attach: it gets
               {"event": "started" | "stopped" | "continued" | "flags" | "exited"} and frames 1, 2
               and T, and may send I frames and, with no answer, `signal`, `winsize`, `closed`,
@@ -146,6 +147,7 @@ class Supervisor:
         elif self._listener is not None and not self._listener.is_in_place():
             self._listener.close()
             self._listen()  # something swept the folder of sockets; the tasks are still ours
+        self._roster.quick.mounts.refresh()
         self._loop.after(CHECK_SECONDS, self._check)
 
     def _changed(self) -> None:

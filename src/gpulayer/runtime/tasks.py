@@ -15,7 +15,7 @@ from gpulayer.runtime.body import Body
 from gpulayer.runtime.journal import LISTED, Birth
 from gpulayer.runtime.keeper import Keeper, Post
 from gpulayer.runtime.ladder import Ladder
-from gpulayer.runtime.past import remove_files
+from gpulayer.runtime.past import BIRTH, LOG, remove_files
 from gpulayer.runtime.segments import Writer
 from gpulayer.runtime.streams import Keyboard, Pump
 from gpulayer.runtime.tails import Tails
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from gpulayer.runtime.loop import Loop, Timer
     from gpulayer.runtime.plumbing import Source
     from gpulayer.runtime.processes import Children
+    from gpulayer.runtime.quick import Quick
 
 
 class Task:
@@ -39,16 +40,18 @@ class Task:
         self,
         loop: Loop,
         children: Children,
+        quick: Quick,
         request: dict[str, Any],
-        folder: str,
+        stem: str,
         clock: Callable[[], float],
         ended: Callable[[Task], object],
         orphaned: Callable[[Task], object],
     ) -> None:
         self._loop = loop
         self._children = children
+        self._quick = quick
         self._request = request
-        self._folder = folder
+        self._stem = stem
         self._clock = clock
         self._ended = ended
         self._orphaned = orphaned
@@ -65,10 +68,9 @@ class Task:
         self._deadline: Timer | None = None
         self._body: Body | Keeper
         self._isig = True
-        os.makedirs(folder, mode=0o700, exist_ok=True)
-        self._birth = Birth(os.path.join(folder, "keeper"))
+        self._birth = Birth(stem + BIRTH)
         self._segment = Writer(
-            os.path.join(folder, "seg"),
+            stem + LOG,
             rank=request.get("rank") or 0,
             index=request.get("index") or 0,
             limit=request.get("log_limit_bytes"),
@@ -161,10 +163,10 @@ class Task:
         }
 
     def forget(self) -> None:
-        """Removes its files; its folder too where nobody else keeps something there."""
+        """Removes its files."""
         self._birth.close()
         self._segment.close()
-        remove_files(self._folder)
+        remove_files(self._stem)
 
     def _make_body(self, envelope: dict[str, Any], leaf: cgroup.Leaf | None) -> Body | Keeper:
         pipes = self._plumbing
@@ -172,8 +174,8 @@ class Task:
         launch.stdin, launch.stdout, launch.stderr = pipes.job
         launch.controls = pipes.controls
         if leaf is not None and pipes.controls < 0:
-            return Body(self._loop, self._children, launch, leaf, self._report)
-        post = Post(launch, pipes, leaf, self._folder, self._request)
+            return Body(self._loop, self._children, launch, leaf, self._quick, self._report)
+        post = Post(launch, pipes, leaf, self._stem, self._request)
         return Keeper(self._loop, self._children, post, self._report)
 
     def _report(self, event: dict[str, Any]) -> None:
