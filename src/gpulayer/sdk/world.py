@@ -155,8 +155,25 @@ def give_envelope(supervisor: Connection, world: World, *, keep: bool = True) ->
     """As `register_envelope`, on a connection that stays: the envelope is then kept as long as it
     is open, whatever jobs there are."""
     fds = {"cwd": world.folder_fd} if world.folder_fd >= 0 else None
-    reply = supervisor.call("envelope", fds=fds, envelope=world.envelope, keep=keep)
+    reply = ask(supervisor, "envelope", fds, envelope=world.envelope, keep=keep)
     return str(reply["envelope_id"])
+
+
+def ask(
+    supervisor: Connection, op: str, fds: Mapping[str, int] | None = None, **fields: Any
+) -> dict[str, Any]:
+    """One question. Raises `plane-unreachable` when the supervisor ends before it answers, and
+    `internal` with its words when it refuses."""
+    from gpulayer.errors import GPULayerError
+    from gpulayer.runtime import frames
+    from gpulayer.sdk.waiting import unreachable
+
+    try:
+        return supervisor.call(op, fds=fds, **fields)
+    except (EOFError, OSError) as error:
+        raise unreachable("the supervisor went away", "", str(error)) from error
+    except frames.Refused as error:
+        raise GPULayerError("internal", f"the supervisor refused: {error}") from error
 
 
 def _world(
