@@ -6,8 +6,7 @@ late; workers and the plane are restarted; time goes by. The laws are in `tests.
 
 from __future__ import annotations
 
-from hypothesis import HealthCheck, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from gpulayer.contracts.messages import Held, Report, TaskReport
@@ -25,10 +24,11 @@ class Lifecycle(RuleBasedStateMachine):
         self.env = Env(seed=seed)
         self.pending: list[tuple[EnvWorker, Report]] = []
         """Reports that the network still holds."""
-        self.env.worker("w1", cores=2, gpus=gpus)
+        self.env.worker("w1", cores=1, gpus=gpus)
         self.env.worker("w2", cores=1, gpus=1)
 
     @rule(
+        count=st.integers(1, 3),
         gpus=st.integers(0, 1),
         retries=st.integers(0, 3),
         retry_on=st.sampled_from(_RETRY_ON),
@@ -38,6 +38,7 @@ class Lifecycle(RuleBasedStateMachine):
     )
     def submit(
         self,
+        count: int,
         gpus: int,
         retries: int,
         retry_on: str,
@@ -46,14 +47,21 @@ class Lifecycle(RuleBasedStateMachine):
         timeout: float | None,
     ) -> None:
         limit = {} if timeout is None else {"timeout_seconds": timeout}
-        self.env.submit(
-            gpus=gpus,
-            retries=retries,
-            retry_on=(retry_on,),
-            priority=priority,
-            placement={"on_unschedulable": "fail" if fails else "queue"},
-            **limit,
-        )
+        for _ in range(count):
+            self.env.submit(
+                gpus=gpus,
+                retries=retries,
+                retry_on=(retry_on,),
+                priority=priority,
+                placement={"on_unschedulable": "fail" if fails else "queue"},
+                **limit,
+            )
+
+    @rule(lost=st.sampled_from([None, None, "w1", "w2"]))
+    def place_and_acquire(self, lost: str | None) -> None:
+        self.env.run_pass()
+        for worker in self.env.workers.values():
+            worker.acquire(lost=worker.name == lost)
 
     @rule()
     def place(self) -> None:
@@ -152,8 +160,7 @@ class Lifecycle(RuleBasedStateMachine):
                 self._speak(worker)
                 worker.acquire()
                 for held in list(worker.held.values()):
-                    if held.phase != "exited":
-                        worker.report(worker.ending(held))
+                    worker.report(worker.endings.get(held.task_id) or worker.ending(held))
                 self._speak(worker)
             self.env.clock.advance(BACKOFF_CAP_SECONDS / 20)
             self.env.reconcile()

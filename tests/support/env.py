@@ -14,6 +14,7 @@
 from __future__ import annotations
 
 import base64
+import os
 import shutil
 import tempfile
 from collections.abc import Mapping
@@ -43,6 +44,7 @@ from gpulayer.control_plane.submission import Submission
 from gpulayer.control_plane.wakeups import Wakeups
 from gpulayer.storage.logs import LogFolder
 from gpulayer.storage.store import Store
+from gpulayer.storage.tx import Tx
 from tests.support.clocks import FakeClock, SeededIds
 from tests.support.laws import Laws
 
@@ -62,6 +64,8 @@ class EnvWorker:
         self.acquires = 0
         self.held: dict[str, Held] = {}
         self.assignments: dict[str, Assignment] = {}
+        self.endings: dict[str, TaskReport] = {}
+        """Every end it has told or tried to tell; said again until it is recorded."""
         self.reply = ReportReply()
         self.last_report: Report | None = None
 
@@ -133,7 +137,7 @@ class EnvWorker:
         reason = ending.pop("reason", _EXITS.get(outcome, "worker_lost"))
         began = ending.pop("started_at", self.env.clock.now())
         self.held[held.task_id] = Held(held.task_id, held.fence, "exited")
-        return TaskReport(
+        news = self.endings[held.task_id] = TaskReport(
             held.task_id,
             held.fence,
             "exited",
@@ -142,6 +146,7 @@ class EnvWorker:
             log_size=len(log),
             log=base64.b64encode(log).decode() if log else None,
         )
+        return news
 
     def task(self, what: Job | Task | str) -> Held:
         """Its line of the inventory."""
@@ -166,7 +171,10 @@ class Env:
         self.ids = SeededIds(seed)
         self.settings = Settings(dispatches_at_once=eager, **settings)
         self.folder = tempfile.mkdtemp(prefix="gpulayer-env-")
+        os.mkdir(os.path.join(self.folder, "logs"))
         self.store = Store(inline=True)
+        self.logs = LogFolder(os.path.join(self.folder, "logs"))
+        self.artifacts = LocalArtifacts(os.path.join(self.folder, "artifacts"))
         self.laws = Laws()
         self.workers: dict[str, EnvWorker] = {}
         self.plane: ControlPlane
@@ -179,8 +187,8 @@ class Env:
             self.clock,
             self.ids,
             Wakeups(),
-            LogFolder(self.folder),
-            LocalArtifacts(f"{self.folder}/artifacts"),
+            self.logs,
+            self.artifacts,
             self.settings,
         )
 
@@ -300,6 +308,14 @@ class Env:
         """Kinds of its events."""
         with self.store.read() as reader:
             return [event.kind for event in reader.events(JobId(job_id))]
+
+    def rows_written(self) -> int:
+        """A number that grows with every row that is written."""
+
+        def ask(tx: Tx) -> int:
+            return int(tx._execute("SELECT total_changes()", ()).fetchone()[0])
+
+        return self.store.write(ask).result(0)
 
     def check(self) -> None:
         self.laws.check(self.store)

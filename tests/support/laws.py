@@ -25,6 +25,10 @@ class Laws:
         self._ended_tasks: dict[str, TaskState] = {}
         self._accepted: set[str] = set()
 
+    def forget(self, job_id: str) -> None:
+        """A job that a test is about to collect."""
+        self._accepted.discard(job_id)
+
     def check(self, store: Store) -> None:
         with store.read() as reader:
             jobs = reader.jobs()

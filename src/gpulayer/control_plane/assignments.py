@@ -57,7 +57,8 @@ class Assignments:
         size = self._ports.logs.append(task.job_id, task.id, offset, data)
         if data:
             self._ports.wakeups.publish(job_topic(task.job_id))
-        if task.state not in LIVE_TASK_STATES and not task.log_complete and size >= task.log_size > 0:
+        is_late = task.state not in LIVE_TASK_STATES and not task.log_complete
+        if is_late and size >= task.log_size > 0:
             return self._complete(task, size)
         answer.set_result(size)
         return answer

@@ -105,7 +105,9 @@ class Dispatcher:
         topics: set[str] = set()
         said: dict[ShapeId, tuple[object, ...]] = {}
         moved = 0
-        for decision, seen in as_seen(snapshot, place(snapshot)):
+        # A queued job is answered with its shape's newest decision: those that wait come last.
+        decisions = as_seen(snapshot, place(snapshot))
+        for decision, seen in sorted(decisions, key=lambda d: d[0].outcome is Outcome.WAITING):
             told = self._carry_out(tx, decision, now)
             moved += bool(told)
             topics |= told

@@ -20,13 +20,14 @@ class Envelopes:
         self._lock = Lock()
         self._used: dict[str, float] = {}
         """Envelope -> monotonic time at which it was last seen in use."""
-        self._dropped: tuple[str, ...] = ()
+        self._dropped: set[str] = set()
+        """To be told."""
 
     def use(self, envelopes: Iterable[str], now: float) -> None:
         """Unfinished jobs have these."""
         with self._lock:
             self._used.update(dict.fromkeys(envelopes, now))
-            self._dropped = tuple(e for e in self._dropped if e not in self._used)
+            self._dropped -= self._used.keys()
 
     def sweep(self, live: Iterable[str], now: float) -> None:
         """`live`: all that unfinished jobs have. The others go when their moment is over."""
@@ -35,8 +36,11 @@ class Envelopes:
             gone = [e for e, seen in self._used.items() if now - seen >= KEEP_SECONDS]
             for envelope in gone:
                 del self._used[envelope]
-            self._dropped = tuple(gone)
+            self._dropped.update(gone)
 
-    def unneeded(self, target: str) -> tuple[str, ...]:
-        """What a worker of this target may drop; told until the next sweep. Twice-safe."""
-        return self._dropped if target == "local" else ()
+    def take_dropped(self) -> tuple[str, ...]:
+        """What may go. Told once, since the same terminal may bring it again at any moment; one
+        that is not heard goes when its worker registers again."""
+        with self._lock:
+            gone, self._dropped = tuple(sorted(self._dropped)), set()
+        return gone

@@ -57,7 +57,7 @@ class ControlPlane:
         envelopes = Envelopes()
         self._dispatcher = Dispatcher(ports, sessions)
         dispatch: Callable[[], None] = self._dispatcher.request
-        self._desk = SubmissionDesk(ports, dispatch)
+        self._desk = SubmissionDesk(ports, envelopes, dispatch)
         self._registry = Registry(ports, sessions, dispatch)
         self._assignments = Assignments(ports, sessions)
         self._reports = Reports(ports, sessions, envelopes, dispatch)

@@ -78,6 +78,8 @@ class Reports:
         was_away = not self._sessions.is_online(session, heard)
         is_due = heard - session.written >= self._ports.settings.seen_seconds
         session.heard = heard
+        is_local = session.worker.target == "local"
+        dropped = self._envelopes.take_dropped() if is_local else ()
 
         def record(tx: Tx) -> tuple[_Notes, ReportReply]:
             notes = _Notes()
@@ -92,7 +94,7 @@ class Reports:
                 recorded=tuple(notes.recorded),
                 cancel=tuple(cancels(tx, live)),
                 kill=tuple(dict.fromkeys(notes.kill)),
-                drop_envelopes=self._envelopes.unneeded(session.worker.target),
+                drop_envelopes=dropped,
             )
 
         def tell(done: tuple[_Notes, ReportReply]) -> ReportReply:

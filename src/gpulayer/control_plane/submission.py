@@ -20,6 +20,7 @@ from gpulayer.contracts.jobspec import JobSpec, spec_to_json, validate_spec
 from gpulayer.contracts.notyet import not_yet
 from gpulayer.contracts.records import Job
 from gpulayer.contracts.states import LIVE_JOB_STATES, TERMINAL_JOB_STATES, JobState, Reason
+from gpulayer.control_plane.envelopes import Envelopes
 from gpulayer.control_plane.lifecycle import jobs as rules
 from gpulayer.control_plane.ports import Ports, Tx, commit, then
 from gpulayer.control_plane.scheduler.shapes import shape_id, shape_of
@@ -52,8 +53,9 @@ class _Accepted:
 class SubmissionDesk:
     """The use cases of clients that change something. Thread-safe."""
 
-    def __init__(self, ports: Ports, dispatch: Callable[[], None]) -> None:
+    def __init__(self, ports: Ports, envelopes: Envelopes, dispatch: Callable[[], None]) -> None:
         self._ports = ports
+        self._envelopes = envelopes
         self._dispatch = dispatch
         """Ask for a scheduling pass."""
 
@@ -146,6 +148,8 @@ class SubmissionDesk:
     ) -> _Accepted:
         spec = validate_spec(submission.spec)
         refuse_unbuilt(spec)
+        if submission.envelope_id:
+            self._envelopes.use([submission.envelope_id], self._ports.clock.monotonic())
         body, origin = spec_to_json(spec), dict(submission.origin)
         self._check_sizes(submission.idempotency_key, origin)
         shape = shape_of(body, origin)
@@ -241,7 +245,7 @@ def refuse_unbuilt(spec: JobSpec) -> None:
         raise RefusedError(
             "not-yet",
             f"this version does not act on {', '.join(fields)} yet",
-            why="it is part of the contract, and nothing of a job is silently ignored: leave it out",
+            why="the contract has it, and nothing of a job is silently ignored: leave it out",
             hint="gpulayer help not-yet",
             details={"fields": fields},
         )

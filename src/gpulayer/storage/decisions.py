@@ -103,7 +103,8 @@ class DecisionWrites(Writes):
         """Delete decisions and shapes that no job needs any more; after deleting jobs."""
         self._execute(_FORGET, ())
         self._execute(_FORGET_SHAPES, ())
-        self._memo.clear()
+        self._memo.shapes.clear()
+        self._memo.decisions.clear()
 
     def _same_as_newest(self, decision: Decision) -> int | None:
         known = self._memo.decisions.get(decision.shape_id)

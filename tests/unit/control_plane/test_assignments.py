@@ -1,0 +1,151 @@
+"""Handing out work and orders, and taking logs."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpulayer.contracts.messages import Acquire, Exit, Register, Report, TaskReport
+from gpulayer.errors import NotFoundError, RefusedError, UsageError
+from tests.support.env import Env
+
+
+def test_only_the_newest_acquire_is_served() -> None:
+    with Env() as env:
+        worker = env.worker()
+        old = Acquire("w1", worker.incarnation, seq=1)
+        assert env.plane.acquire_now(old).result(0).ok
+        with env.plane.wakeups.subscribe("worker:w1") as parked:
+            new = Acquire("w1", worker.incarnation, seq=2)
+            assert env.plane.acquire_now(new).result(0).ok
+            assert parked.wait(0), "the older call is woken"
+        env.submit()
+        env.run_pass()
+        assert not env.plane.acquire_now(old).result(0).ok
+        assert len(env.plane.acquire_now(new).result(0).assignments) == 1
+
+
+def test_registering_again_retires_the_acquires_before_it() -> None:
+    with Env() as env:
+        worker = env.worker()
+        worker.acquire()
+        parked = Acquire("w1", worker.incarnation, seq=worker.acquires)
+        worker.register()
+        env.submit()
+        env.run_pass()
+        assert not env.plane.acquire_now(parked).result(0).ok
+        assert len(worker.acquire().assignments) == 1
+
+
+def test_a_registration_that_comes_late_changes_nothing() -> None:
+    with Env() as env:
+        worker = env.worker()
+        job = env.submit()
+        env.run_pass()
+        worker.acquire()
+        worker.start(job)
+        late = Register("w1", "w1", worker.nonce, "local", worker.capabilities.to_json(), (), 1)
+        env.plane.register(late).result(0)
+        assert env.state(job) == "running"
+
+
+def test_a_report_that_comes_late_changes_nothing() -> None:
+    with Env() as env:
+        worker = env.worker()
+        early = Report("w1", worker.incarnation, worker.seq + 1, ())
+        worker.seq += 1
+        job = env.submit()
+        env.run_pass()
+        worker.acquire()
+        worker.start(job)
+        assert env.plane.report(early).result(0).kill == ()
+        assert env.state(job) == "running"
+
+
+def test_an_assignment_carries_all_that_a_start_needs() -> None:
+    with Env() as env:
+        worker = env.worker(gpus=2)
+        env.submit("nvidia-smi", gpus=2, envelope_id="e", timeout_seconds=9.0, origin={"cwd": "/x"})
+        env.run_pass()
+        (given,) = worker.acquire().assignments
+        assert given.gpus == ("GPU-w1-0", "GPU-w1-1")
+        assert (given.envelope_id, given.timeout_seconds) == ("e", 9.0)
+        assert given.origin == {"cwd": "/x"}
+
+
+def test_a_plane_that_leaves_says_so_to_whoever_is_parked() -> None:
+    with Env() as env:
+        worker = env.worker()
+        with env.plane.wakeups.subscribe("worker:w1") as parked:
+            env.plane.leave()
+            assert parked.wait(0)
+        assert worker.acquire().leave
+
+
+def test_log_bytes_go_where_they_belong_whatever_comes_twice() -> None:
+    with Env() as env:
+        worker = env.worker()
+        job = env.submit()
+        env.run_pass()
+        worker.acquire()
+        held = worker.task(job)
+        append = env.plane.append_log
+        assert append(held.task_id, held.fence, 0, b"").result(0) == 0
+        assert append(held.task_id, held.fence, 0, b"abc").result(0) == 3
+        assert append(held.task_id, held.fence, 1, b"bcd").result(0) == 4
+        assert append(held.task_id, held.fence, 9, b"zzz").result(0) == 4
+        assert env.plane.log(job).data == b"abcd"
+        with pytest.raises(NotFoundError):
+            append(held.task_id, held.fence + 1, 0, b"x")
+
+
+def test_the_log_of_a_task_is_limited() -> None:
+    with Env(log_bytes=4) as env:
+        worker = env.worker()
+        job = env.submit()
+        env.run_pass()
+        worker.acquire()
+        held = worker.task(job)
+        assert env.plane.append_log(held.task_id, held.fence, 0, b"1234").result(0) == 4
+        with pytest.raises(RefusedError):
+            env.plane.append_log(held.task_id, held.fence, 4, b"5")
+
+
+def test_attempts_read_as_one_log_that_only_grows_at_its_end() -> None:
+    with Env() as env:
+        worker = env.worker()
+        job = env.submit(retries=1, retry_on=("failed",))
+        env.run(worker, job, code=1, log=b"first\n")
+        env.clock.advance(2)
+        env.run_pass()
+        worker.acquire()
+        env.plane.append_log("t1", 1, 6, b"too late\n").result(0)
+        worker.finish(job, log=b"second\n")
+        part = env.plane.log(job)
+        assert (part.data, part.eof) == (b"first\nsecond\n", True)
+        assert env.plane.log(job, 8, 3) == (b"con", 11, False)
+
+
+@pytest.mark.parametrize("outcome", ["running", "assigned", "vanished"])
+def test_a_task_cannot_end_in_a_state_that_is_no_end(outcome: str) -> None:
+    with Env() as env:
+        worker = env.worker()
+        job = env.submit()
+        env.run_pass()
+        worker.acquire()
+        held = worker.task(job)
+        news = TaskReport(held.task_id, held.fence, exit=Exit(outcome, "exited"))
+        with pytest.raises(UsageError):
+            worker.report(news)
+        worker.report()
+        assert env.state(job) == "scheduled"
+
+
+def test_a_task_of_another_worker_cannot_be_reported_on() -> None:
+    with Env() as env:
+        owner, thief = env.worker("w1"), env.worker("w2", cores=0.5)
+        job = env.submit()
+        env.run_pass()
+        owner.acquire()
+        news = owner.ending(owner.task(job))
+        assert thief.report(news).recorded == (news.task_id,)
+        assert env.state(job) == "scheduled"

@@ -1,0 +1,109 @@
+"""Passes: who is placed, what is written down, and what is not."""
+
+from __future__ import annotations
+
+from gpulayer.contracts.capabilities import WorkerCapabilities
+from tests.support.env import Env
+
+
+def test_priority_goes_before_age_and_age_before_the_rest() -> None:
+    with Env() as env:
+        worker = env.worker(cores=1)
+        jobs = [env.submit(), env.submit(priority=1), env.submit()]
+        order = []
+        for _ in jobs:
+            env.run_pass()
+            (assignment,) = worker.acquire().assignments
+            order.append(assignment.job_id)
+            worker.finish(assignment.job_id)
+        assert order == [jobs[1], jobs[0], jobs[2]]
+
+
+def test_a_job_that_nobody_could_run_fails_when_it_asked_to() -> None:
+    with Env() as env:
+        env.worker()
+        failing = env.submit(gpus=1, placement={"on_unschedulable": "fail"})
+        waiting = env.submit(gpus=1)
+        env.run_pass()
+        assert env.state(failing) == "failed"
+        assert env.plane.job(failing)["result"]["error"]["slug"] == "no-gpu"
+        assert env.plane.decision(failing)["outcome"] == "unschedulable"  # type: ignore[index]
+        assert env.state(waiting) == "queued"
+        assert env.plane.decision(waiting)["outcome"] == "waiting"  # type: ignore[index]
+
+
+def test_nothing_fails_while_the_first_worker_may_be_on_its_way() -> None:
+    with Env() as env:
+        job = env.submit(gpus=1, placement={"on_unschedulable": "fail"})
+        env.run_pass()
+        assert env.state(job) == "queued"
+
+
+def test_a_worker_that_still_looks_for_its_gpus_lets_jobs_wait() -> None:
+    with Env() as env:
+        worker = env.worker()
+        unknown = WorkerCapabilities("w1", "linux", "x86_64", 4.0, 16.0, 100.0, gpus=None)
+        worker.report(capabilities=unknown.to_json())
+        job = env.submit(gpus=1, placement={"on_unschedulable": "fail"})
+        env.run_pass()
+        assert env.state(job) == "queued"
+        worker.report(capabilities=worker.capabilities.to_json())
+        env.run_pass()
+        assert env.state(job) == "failed"
+
+
+def test_a_silent_or_draining_worker_gets_nothing_new() -> None:
+    with Env() as env:
+        worker = env.worker()
+        job = env.submit()
+        env.plane.drain("w1").result(0)
+        assert env.run_pass() == 0
+        env.plane.drain("w1", draining=False).result(0)
+        env.clock.advance(31)
+        assert env.run_pass() == 0
+        worker.report()
+        assert env.run_pass() == 1
+        assert env.state(job) == "scheduled"
+
+
+def test_a_drained_worker_stays_so_through_heartbeats_and_restarts() -> None:
+    with Env() as env:
+        worker = env.worker()
+        env.plane.drain("w1").result(0)
+        env.clock.advance(60)
+        worker.report()
+        worker.register(restarted=True)
+        assert env.plane.workers()[0]["state"] == "draining"
+
+
+def test_a_queue_that_waits_for_the_same_reason_writes_nothing() -> None:
+    with Env() as env:
+        env.worker(cores=1)
+        for _ in range(3):
+            env.submit()
+        env.run_pass()
+        env.run_pass()
+        before = env.rows_written()
+        for _ in range(5):
+            env.run_pass()
+        assert env.rows_written() == before
+
+
+def test_a_long_queue_is_worked_off_in_passes_of_bounded_size() -> None:
+    with Env(eager=True, pass_jobs=2) as env:
+        jobs = [env.submit() for _ in range(7)]
+        env.worker(cores=7)
+        assert {env.state(job) for job in jobs} == {"scheduled"}
+
+
+def test_plan_asks_the_same_scheduler_and_stores_nothing() -> None:
+    with Env() as env:
+        env.worker(gpus=2)
+        before = env.rows_written()
+        good = env.plane.plan(env.spec("python", "x.py", gpus=2), {"cwd": "/here"})
+        bad = env.plane.plan(env.spec(gpus=4), {})
+        assert good["outcome"] == "placed"
+        assert good["what_runs"]["argv"] == ["python", "x.py"]
+        assert bad["outcome"] == "waiting"
+        assert any(check["name"] == "gpu_count" for check in bad["verdicts"][0]["checks"])
+        assert env.rows_written() == before

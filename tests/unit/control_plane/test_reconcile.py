@@ -1,0 +1,129 @@
+"""What time does."""
+
+from __future__ import annotations
+
+from tests.support.env import Env, EnvWorker
+
+
+def _running(env: Env, **spec: object) -> tuple[EnvWorker, str]:
+    worker = env.worker()
+    job = env.submit(**spec)  # type: ignore[arg-type]
+    env.run_pass()
+    worker.acquire()
+    worker.start(job)
+    return worker, job
+
+
+def test_a_heartbeat_keeps_the_lease() -> None:
+    with Env() as env:
+        worker, job = _running(env, retries=1)
+        for _ in range(10):
+            env.advance(20)
+            worker.report()
+        assert env.state(job) == "running"
+
+
+def test_a_task_without_another_attempt_is_given_time_to_come_back() -> None:
+    with Env() as env:
+        worker, job = _running(env)
+        env.advance(31)
+        assert env.live_task(job).phase == "disconnected"
+        assert env.story(job).count("disconnected") == 1
+        worker.report()
+        assert env.live_task(job).phase == "running"
+        worker.finish(job)
+        assert env.state(job) == "succeeded"
+
+
+def test_but_not_for_ever() -> None:
+    with Env() as env:
+        _, job = _running(env)
+        env.advance(631, step=10)
+        assert env.state(job) == "failed"
+        assert env.plane.job(job)["result"]["error"]["slug"] == "worker-lost"
+
+
+def test_an_assigned_task_of_a_silent_worker_is_given_to_another() -> None:
+    with Env() as env:
+        env.worker()
+        job = env.submit()
+        env.run_pass()
+        env.advance(31)
+        assert env.state(job) == "queued"
+        assert env.job(job).attempt == 0, "it never began"
+
+
+def test_the_deadline_is_a_backstop_behind_the_workers_own() -> None:
+    with Env() as env:
+        worker, job = _running(env, timeout_seconds=5.0)
+        for _ in range(7):
+            env.advance(10)
+            worker.report()
+        assert env.state(job) == "running"
+        env.advance(10)
+        assert env.state(job) == "timed_out"
+        assert worker.report().kill == ("t1",)
+
+
+def test_a_cancel_that_no_worker_obeys_ends_the_job_at_last() -> None:
+    with Env() as env:
+        worker, job = _running(env)
+        env.plane.cancel(job, grace_seconds=1.0).result(0)
+        for _ in range(7):
+            env.advance(10)
+            worker.report()
+        assert env.state(job) == "cancelled"
+        worker.report()
+        assert worker.held == {}
+
+
+def test_a_retry_waits_for_its_delay() -> None:
+    with Env(eager=True) as env:
+        worker = env.worker()
+        job = env.submit(retries=2, retry_on=("failed",))
+        worker.acquire()
+        worker.start(job)
+        worker.finish(job, code=1)
+        due = env.job(job).not_before
+        assert due > env.clock.now()
+        assert env.state(job) == "queued"
+        env.advance(1)
+        assert env.state(job) == "scheduled"
+
+
+def test_looking_twice_changes_nothing() -> None:
+    with Env() as env:
+        _, job = _running(env, retries=1)
+        env.clock.advance(31)
+        env.reconcile()
+        story = env.story(job)
+        env.reconcile()
+        assert env.story(job) == story
+
+
+def test_an_envelope_is_dropped_a_while_after_its_last_job() -> None:
+    with Env() as env:
+        worker = env.worker()
+        job = env.submit(envelope_id="e1")
+        other = env.submit(envelope_id="e2")
+        assert worker.register().envelopes == ("e1", "e2")
+        env.advance(6)
+        env.run(worker, job)
+        env.advance(6)
+        assert worker.report().drop_envelopes == ()
+        env.advance(12)
+        assert worker.report().drop_envelopes == ("e1",)
+        assert worker.register().envelopes == ("e2",)
+        env.plane.cancel(other).result(0)
+
+
+def test_an_envelope_in_use_again_is_kept() -> None:
+    with Env() as env:
+        worker = env.worker()
+        job = env.submit(envelope_id="e1")
+        env.advance(6)
+        env.run(worker, job)
+        env.advance(8)
+        env.submit(envelope_id="e1")
+        env.advance(30)
+        assert worker.report().drop_envelopes == ()
