@@ -70,13 +70,15 @@ def _from_file(task: TaskPlan, secret: Mapping[str, Any]) -> str:
         raise PreparationError(
             "secret-missing", problem[0], why=error.strerror or "", job_id=task.assignment.job_id
         ) from error
-    with os.fdopen(descriptor, "rb") as file:
+    try:
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode):
             raise PreparationError("secret-missing", problem[0], why="it is not a regular file")
         if found.st_mode & 0o077 or found.st_uid not in (os.geteuid(), 0):
-            raise PreparationError("secret-unsafe", problem[1], hint=f"chmod 600 {shlex.quote(path)}")
-        data = file.read(VALUE_BYTES + 1)
+            raise PreparationError("secret-unsafe", problem[1], hint=f"chmod 600 {path}")
+        data = os.read(descriptor, VALUE_BYTES + 1)
+    finally:
+        os.close(descriptor)
     text = os.fsdecode(data[:-1] if data.endswith(b"\n") else data)
     if not text or "\0" in text or len(data) > VALUE_BYTES:
         raise PreparationError(

@@ -1,0 +1,237 @@
+"""What a task is given before it starts, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpulayer.clock import SystemClock
+from gpulayer.contracts.messages import Assignment
+from gpulayer.errors import PreparationError
+from gpulayer.worker.task_runner import TaskRunner
+
+WORKER_ENVIRON = {
+    "PATH": "/bin",
+    "HOME": "/h",
+    "LC_ALL": "C",
+    "AWS_SECRET": "no",
+    "TOKEN": "abcdef",
+}
+
+
+class Terminal:
+    """The supervisor's answer about an envelope."""
+
+    def __init__(self, **environ: str) -> None:
+        self.environ = environ
+        self.asked: list[Sequence[str]] = []
+
+    def call(self, op: str, *, envelope_id: str, names: Sequence[str]) -> dict[str, Any]:
+        assert op == "environ"
+        self.asked.append(names)
+        return {"values": {name: self.environ.get(name) for name in names}}
+
+
+def assignment(spec: Mapping[str, Any], **fields: Any) -> Assignment:
+    base: dict[str, Any] = {
+        "index": 0,
+        "attempt": 1,
+        "rank": 0,
+        "origin": {"interpreter": {"path": sys.executable, "why": ".venv"}, "cwd": "/somewhere"},
+    }
+    whole = {"workload": {"kind": "command", "command": ["true"]}, **spec}
+    return Assignment("t1", 1, "job-1", "job", spec=whole, **(base | fields))
+
+
+@pytest.fixture
+def runner(tmp_path: Path) -> TaskRunner:
+    return TaskRunner(
+        str(tmp_path), SystemClock(), interpreter="/usr/bin/python3", environ=WORKER_ENVIRON
+    )
+
+
+def prepare(
+    runner: TaskRunner, spec: Mapping[str, Any], terminal: Terminal | None = None, **fields: Any
+) -> dict[str, Any]:
+    if terminal is not None:
+        fields["envelope_id"] = "e" * 64
+    return runner.prepare(assignment(spec, **fields), terminal or Terminal())
+
+
+def test_a_job_here_changes_its_terminals_environment_and_runs_in_its_folder(
+    runner: TaskRunner,
+) -> None:
+    task = prepare(runner, {"env": {"EPOCHS": "3"}}, Terminal())
+    assert task["environ"] is None
+    assert task["cwd"] is None
+    assert task["set"]["EPOCHS"] == "3"
+    assert task["set"]["GPULAYER_JOB_ID"] == "job-1"
+    assert task["set"]["GPULAYER_ATTEMPT"] == "1"
+    assert os.path.isdir(task["set"]["GPULAYER_OUTPUT_DIR"])
+
+
+def test_any_other_job_gets_an_allow_list_and_a_workspace(
+    runner: TaskRunner, tmp_path: Path
+) -> None:
+    task = prepare(runner, {})
+    assert task["environ"] == {"PATH": "/bin", "HOME": "/h", "LC_ALL": "C"}
+    assert task["cwd"] == str(tmp_path / "t1" / "work") == task["set"]["GPULAYER_WORKSPACE"]
+    assert oct(os.stat(tmp_path / "t1").st_mode & 0o777) == "0o700"
+
+
+def test_without_gpus_none_is_seen_and_with_them_only_those(runner: TaskRunner) -> None:
+    assert prepare(runner, {})["set"]["CUDA_VISIBLE_DEVICES"] == ""
+    task = prepare(runner, {"env": {"CUDA_VISIBLE_DEVICES": "7"}}, gpus=("GPU-a", "GPU-b"))
+    assert task["set"]["CUDA_VISIBLE_DEVICES"] == "GPU-a,GPU-b"
+    assert task["set"]["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID"
+    amd = prepare(runner, {}, gpus=("0xdeadbeef",))
+    assert amd["set"]["ROCR_VISIBLE_DEVICES"] == "0xdeadbeef"
+
+
+def test_a_leading_python_is_the_jobs_interpreter_by_its_full_path(runner: TaskRunner) -> None:
+    def argv(*words: str, **fields: Any) -> list[str]:
+        spec = {"workload": {"kind": "command", "command": list(words)}}
+        return list(prepare(runner, spec, **fields)["argv"])
+
+    assert argv("python", "-V") == [sys.executable, "-V"]
+    assert argv("python", "-V", origin={}) == ["/usr/bin/python3", "-V"]
+    assert argv("env", "python") == ["env", "python"]
+
+
+def test_an_interpreter_that_is_gone_is_refused_and_nothing_is_left(
+    runner: TaskRunner, tmp_path: Path
+) -> None:
+    spec = {"workload": {"kind": "command", "command": ["python"]}}
+    with pytest.raises(PreparationError) as refused:
+        prepare(runner, spec, origin={"interpreter": {"path": "/gone/python"}})
+    assert refused.value.code == "interpreter-gone"
+    assert list(tmp_path.iterdir()) == []
+    assert runner.refused(refused.value).exit_code == 126
+
+
+def test_a_function_becomes_its_runner_and_a_call_file(runner: TaskRunner) -> None:
+    spec = {
+        "workload": {
+            "kind": "function",
+            "entrypoint": "train:fit",
+            "args": [1],
+            "kwargs": {"x": None},
+        }
+    }
+    task = prepare(runner, spec, Terminal())
+    python, program, call, result = task["argv"]
+    assert python == sys.executable
+    assert os.path.basename(program) == "function_runner.py"
+    assert os.path.isfile(program)
+    told = json.loads(Path(call).read_text())
+    assert (told["module"], told["function"]) == ("train", "fit")
+    assert (told["args"], told["kwargs"]) == ([1], {"x": None})
+    assert told["sys_path"] == ["/somewhere"]
+    assert not os.path.exists(result)
+
+
+def test_an_attached_first_attempt_reads_the_terminals_input_a_second_does_not(
+    runner: TaskRunner,
+) -> None:
+    origin = {"attach_id": "1.1"}
+    first = prepare(runner, {}, origin=origin)
+    again = prepare(runner, {}, origin=origin, attempt=2)
+    alone = prepare(runner, {}, origin={})
+    assert [t["stdin"] for t in (first, again, alone)] == ["attach", "null", "null"]
+    assert [t["unbuffered"] for t in (first, alone)] == [False, True]
+
+
+# --- secrets ----------------------------------------------------------------------------------
+
+
+def secret(name: str = "HF", source: str = "env", key: str = "TOKEN") -> dict[str, Any]:
+    return {"secrets": [{"name": name, "source": source, "key": key}]}
+
+
+def test_a_secret_of_a_job_here_comes_from_its_terminal(runner: TaskRunner) -> None:
+    terminal = Terminal(TOKEN="from-terminal")
+    task = prepare(runner, secret(), terminal)
+    assert task["set"]["HF"] == "from-terminal"
+    assert task["redact"] == [["HF", "from-terminal"]]
+    assert terminal.asked == [["TOKEN"]]
+
+
+def test_a_secret_of_any_other_job_comes_from_the_worker(runner: TaskRunner) -> None:
+    assert prepare(runner, secret())["set"]["HF"] == "abcdef"
+
+
+def test_a_secret_file_must_be_private(runner: TaskRunner, tmp_path: Path) -> None:
+    path = tmp_path / "token"
+    path.write_text("hunter22\n")
+    path.chmod(0o640)
+    with pytest.raises(PreparationError) as unsafe:
+        prepare(runner, secret(source="file", key=str(path)))
+    assert unsafe.value.code == "secret-unsafe"
+    assert "hunter22" not in json.dumps(unsafe.value.to_json())
+    path.chmod(0o600)
+    assert prepare(runner, secret(source="file", key=str(path)))["set"]["HF"] == "hunter22"
+
+
+@pytest.mark.parametrize("content", ["", "\n", "a\0b", "x" * 70_000])
+def test_a_secret_file_without_a_usable_value_is_refused(
+    runner: TaskRunner, tmp_path: Path, content: str
+) -> None:
+    path = tmp_path / "token"
+    path.write_text(content)
+    path.chmod(0o600)
+    with pytest.raises(PreparationError) as missing:
+        prepare(runner, secret(source="file", key=str(path)))
+    assert missing.value.code == "secret-missing"
+
+
+def test_a_secret_that_is_a_pipe_or_a_folder_is_refused_at_once(
+    runner: TaskRunner, tmp_path: Path
+) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe, 0o600)
+    for path in (pipe, tmp_path, tmp_path / "absent"):
+        with pytest.raises(PreparationError) as missing:
+            prepare(runner, secret(source="file", key=str(path)))
+        assert missing.value.code == "secret-missing"
+
+
+def test_a_missing_secret_says_where_it_was_looked_for(runner: TaskRunner, tmp_path: Path) -> None:
+    for terminal, where in ((Terminal(), "terminal"), (None, "worker")):
+        with pytest.raises(PreparationError) as missing:
+            prepare(runner, secret(key="ABSENT"), terminal)
+        assert missing.value.code == "secret-missing"
+        assert "ABSENT" in missing.value.message
+        assert where in missing.value.message
+        end = runner.refused(missing.value)
+        assert (end.exit_code, end.reason) == (126, "secret_missing")
+        assert end.error is not None
+        assert end.error["slug"] == "secret-missing"
+
+
+# --- after the end ----------------------------------------------------------------------------
+
+
+def test_forgetting_removes_whatever_the_job_left(runner: TaskRunner, tmp_path: Path) -> None:
+    task = prepare(runner, {})
+    outside = tmp_path / "precious"
+    outside.write_text("keep")
+    work = Path(task["cwd"])
+    (work / "deep" / "er").mkdir(parents=True)
+    (work / "deep" / "er" / "file").write_text("x")
+    (work / "link").symlink_to(outside)
+    (work / "deep").chmod(0o000)
+    runner.forget("t1")
+    assert not (tmp_path / "t1").exists()
+    assert outside.read_text() == "keep"
+    runner.forget("t1")
+
+
+def test_a_full_disk_is_called_by_its_name(runner: TaskRunner) -> None:
+    end = runner.refused(OSError(28, "No space left on device"))
+    assert (end.outcome, end.reason) == ("failed", "disk_full")
