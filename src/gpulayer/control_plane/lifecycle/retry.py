@@ -21,6 +21,9 @@ _VANISHED = frozenset(
     {Reason.WORKER_LOST, Reason.SUPERVISOR_LOST, Reason.PREEMPTED, Reason.RETRACTED}
 )
 """Losses that another machine may not meet. An envelope that is gone is gone everywhere."""
+_NEVER_RAN = _VANISHED - {Reason.SUPERVISOR_LOST}
+"""Losses that use no attempt where nothing had begun. A supervisor that dies may have begun the
+job and not told anybody, and a job must not run twice unasked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +59,7 @@ def decide(
     lost = job.lost
     if outcome is TaskState.LOST and reason is not Reason.RETRACTED:
         lost += 1
-    unused = outcome is TaskState.LOST and not began and reason in _VANISHED
+    unused = outcome is TaskState.LOST and not began and reason in _NEVER_RAN
     wanted = job.attempt < job.max_attempts and _matches(job, outcome, reason, exit_code)
     if not unused and not wanted:
         return Over(reason, lost)
