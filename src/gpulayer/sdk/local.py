@@ -28,7 +28,8 @@ START_SECONDS = 20.0
 """Longest wait for a plane that somebody is starting."""
 POLITE_SECONDS = 5.0
 """How long a starter waits for another one before it spawns a candidate of its own."""
-TRIES = 3
+TRIES = 10
+"""Candidates that may die without a word (SIGKILL): any other end is told through the pipe."""
 
 
 def ensure_plane(places: Places) -> Wire:

@@ -54,6 +54,11 @@ def main() -> None:
         return  # the home was deleted
     except GPULayerError as error:
         _tell({"error": error.to_json()})
+    except Exception as error:
+        what = f"{type(error).__name__}: {error}"
+        fault = GPULayerError("plane-start-failed", "the local plane could not start", why=what)
+        _tell({"error": fault.to_json()})
+        raise
 
 
 def _claim(places: Places) -> Claim | None:
