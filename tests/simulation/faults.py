@@ -19,6 +19,8 @@ class Faults:
     plane_crash: float = 0.0
     at_statement: float = 0.5
     """Of the plane's crashes, the part that happens inside a transaction."""
+    power_loss: float = 0.0
+    """Of its other crashes, the part that takes unsynced log bytes along."""
     agent_crash: float = 0.0
     supervisor_crash: float = 0.0
     both_crash: float = 0.0
@@ -41,6 +43,7 @@ class Faults:
             delay=rng.choice((0.001, 0.05, 0.5, 3.0)),
             plane_crash=every(10.0, 30.0),
             at_statement=rng.choice((0.0, 0.5, 1.0)),
+            power_loss=rng.choice((0.0, 0.3)),
             agent_crash=every(15.0, 40.0),
             supervisor_crash=every(20.0, 60.0),
             both_crash=every(40.0),

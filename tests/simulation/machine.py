@@ -165,9 +165,12 @@ class Supervisor:
             )
 
     def tail(self, task_id: str, offset: int, answered: Callable[..., None]) -> None:
-        if task_id in self._disk:
-            self._parked[task_id] = (offset, answered)
-            self._look(task_id)
+        """Answers (offset, bytes, exit or None); offset -1 where there is no such task."""
+        if task_id not in self._disk:
+            self._engine.after(LOCAL, lambda: answered(-1, b"", None))
+            return
+        self._parked[task_id] = (offset, answered)
+        self._look(task_id)
 
     def forget(self, task_id: str) -> None:
         record = self._disk.get(task_id)

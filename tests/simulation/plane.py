@@ -97,11 +97,13 @@ class PlaneHost:
         if self.plane is None:
             self.start()
 
-    def crash(self, restart_in: float) -> None:
-        """Between two messages."""
+    def crash(self, restart_in: float, power_loss: float = 0.0) -> None:
+        """Between two messages. With the power, log bytes that were not synced go as well."""
         if self.plane is None or self.store is None:
             return
         self._engine.note("plane", "dies")
+        if self._engine.chance(power_loss):
+            self._lose_power()
         self.store.close()
         self.plane = self.store = None
         self._hang_up()
@@ -230,6 +232,14 @@ class PlaneHost:
             self.plane.reconcile().result(0)
         except GPULayerError as error:
             raise Broken(f"reconcile failed: {error}") from error
+
+    def _lose_power(self) -> None:
+        assert self.store is not None
+        with self.store.read() as reader:
+            live = sorted(task.id for task in reader.live_tasks())
+        for task_id in live:
+            log = self.logs.segments.get(task_id, bytearray())
+            del log[self._engine.rng.randrange(len(log) + 1) :]
 
     def _fault(self, point: str) -> None:
         if self._died:

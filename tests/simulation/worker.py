@@ -141,7 +141,7 @@ class Worker:
             case say.SendRegister(session) | say.SendReport(session) | say.SendAcquire(session):
                 park = order.message.park_seconds if isinstance(order, say.SendAcquire) else 0.0
                 self._call(session, self._plane.talk(self._wired(order)), order, park)
-            case say.Ship(session, task_id, fence, offset, data):
+            case say.Ship(session, task_id, fence, _, offset, data):
                 self._call(session, self._plane.ship(task_id, fence, offset, data), order, 0.0)
             case say.Remember(at):
                 self._remembered = at
@@ -219,7 +219,9 @@ class Worker:
         def answered(offset: int, data: bytes, raw: Any) -> None:
             here = (self._life, self._connection, self.supervisor)
             if here == (life, connection, supervisor):
-                self.tell(heard.LogRead(task_id, offset, data, raw))
+                known = offset >= 0
+                read = heard.LogRead(task_id, offset, data, raw)
+                self.tell(read if known else heard.LogGone(task_id))
 
         return answered
 
@@ -251,8 +253,8 @@ class Worker:
                 self.tell(heard.ReportAnswered(session, value))
             case say.SendAcquire(session, number):
                 self.tell(heard.AcquireAnswered(session, number, value))
-            case say.Ship(session, task_id):
-                self.tell(heard.LogShipped(session, task_id, value))
+            case say.Ship(session, task_id, _, number):
+                self.tell(heard.LogShipped(session, task_id, number, value))
 
     def _wired(self, order: Any) -> Any:
         if not self._network.faults.through_json:

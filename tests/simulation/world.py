@@ -127,7 +127,7 @@ class World:
         if self.engine.chance(self.faults.at_statement):
             self.host.crash_in(self.engine.rng.randrange(60))
         else:
-            self.host.crash(self.engine.rng.uniform(0.1, 8.0))
+            self.host.crash(self.engine.rng.uniform(0.1, 8.0), self.faults.power_loss)
 
     def _crash_both(self) -> None:
         worker = self.engine.rng.choice(self.workers)

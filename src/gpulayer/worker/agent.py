@@ -89,12 +89,12 @@ class Agent:
                     return self._on_acquired(acquired, now)
             case heard.CallFailed(session) if session == current:
                 self._session_over(now)
-            case heard.LogShipped(session, task_id, size) if session == current:
+            case heard.LogShipped(session, task_id, number, size) if session == current:
                 if (shipped := self.slots.get(task_id)) is not None:
-                    shipped.log.plane_has(size)
+                    shipped.log.plane_has(number, size)
             case heard.TaskStarted(task_id) | heard.TaskRefused(task_id):
                 return self._on_task(task_id, event, now)
-            case heard.LogRead(task_id) | heard.TaskCollected(task_id):
+            case heard.LogRead(task_id) | heard.LogGone(task_id) | heard.TaskCollected(task_id):
                 return self._on_task(task_id, event, now)
             case heard.CapabilitiesChanged(capabilities):
                 self._capabilities, self._capabilities_told = capabilities, False
@@ -171,6 +171,8 @@ class Agent:
             case heard.LogRead(_, offset, data, raw):
                 if slot.log.took(offset, data, now) and raw is not None:
                     return self.slots.tree_ended(slot, raw)
+            case heard.LogGone():
+                slot.log.size = slot.log.read
             case heard.TaskCollected(_, ending):
                 self.slots.collected(slot, ending)
             case _:
@@ -235,7 +237,7 @@ class Agent:
         if self._session.registered and (shipment := slot.log.next_shipment(now)) is not None:
             number = self._session.number
             out.append(say.Ship(number, slot.task_id, slot.fence, *shipment))
-        reading = self._supervised and slot.phase == "running"
+        reading = self._supervised and slot.phase in ("running", "exited") and slot.log.wanted
         if reading and (offset := slot.log.next_read()) is not None:
             out.append(say.Tail(slot.task_id, offset))
         return out

@@ -179,7 +179,7 @@ class Driver:
             size = self._channel.append_log(order.task_id, order.fence, order.offset, order.data)
         except (NotFoundError, RefusedError):
             pass  # a stale fence: the report will hear what to do with the task
-        return heard.LogShipped(order.session, order.task_id, size)
+        return heard.LogShipped(order.session, order.task_id, order.number, size)
 
     def _keep_time(self) -> None:
         while not self.left.is_set():
@@ -219,6 +219,8 @@ class Driver:
             if "error" not in reply:
                 ended = reply["exit"] if reply["eof"] else None
                 self.post(heard.LogRead(task_id, offset, data, ended))
+            elif reply["error"]["code"] == "no-such-task":
+                self.post(heard.LogGone(task_id))
 
         if self._link is not None:
             fields = {"task_id": task_id, "offset": offset, "max_bytes": TAIL_BYTES}

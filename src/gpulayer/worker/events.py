@@ -94,11 +94,19 @@ class LogRead:
 
 
 @dataclass(frozen=True, slots=True)
+class LogGone:
+    """The supervisor has no such task: there is nothing more to read."""
+
+    task_id: str
+
+
+@dataclass(frozen=True, slots=True)
 class LogShipped:
     """The plane has `size` bytes. None: it wants no more of this task's log."""
 
     session: int
     task_id: str
+    number: int
     size: int | None
 
 
@@ -126,6 +134,7 @@ Event = (
     | TaskStarted
     | TaskRefused
     | LogRead
+    | LogGone
     | LogShipped
     | TaskCollected
     | CapabilitiesChanged

@@ -53,7 +53,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Tail:
-    """Read a task's segment: `LogRead`. A newer one replaces the parked one."""
+    """Read a task's segment: `LogRead` or `LogGone`. A newer one replaces the parked one."""
 
     task_id: str
     offset: int
@@ -66,6 +66,7 @@ class Ship:
     session: int
     task_id: str
     fence: int
+    number: int
     offset: int
     data: bytes
 

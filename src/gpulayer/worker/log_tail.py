@@ -35,7 +35,9 @@ class LogTail:
     """False: the plane refused it for good, and nothing more of it is shipped."""
     tailing: int | None = None
     """Offset of the read that is parked at the supervisor."""
-    shipping: bool = False
+    shipping: int = 0
+    """Number of the shipment under way; 0: none."""
+    shipments: int = 0
 
     @property
     def read(self) -> int:
@@ -82,21 +84,25 @@ class LogTail:
             self.held += data
         return True
 
-    def next_shipment(self, now: float) -> tuple[int, bytes] | None:
-        """Offset and bytes to ship now, if any. No bytes: only ask what the plane has."""
+    def next_shipment(self, now: float) -> tuple[int, int, bytes] | None:
+        """(number, offset, bytes) to ship now, if any. No bytes: only ask what the plane has."""
         if self.shipping or not self.wanted:
             return None
         if self.in_step:
             due = self.complete or len(self.held) >= SHIP_BYTES // 4 or now >= self.due
             if not self.held or not due or self.inline:
                 return None
-        self.shipping = True
+        self.shipments += 1
+        self.shipping = self.shipments
         data = bytes(self.held[:SHIP_BYTES]) if self.in_step else b""
-        return self.shipped, data
+        return self.shipping, self.shipped, data
 
-    def plane_has(self, size: int | None) -> None:
-        """Go on from what the plane says that it has. None: it wants no more."""
-        self.shipping = False
+    def plane_has(self, number: int, size: int | None) -> None:
+        """Go on from what the plane says that it has, in answer to that shipment and to no other.
+        None: it wants no more. Less than before: it has lost some, which is read again."""
+        if number != self.shipping:
+            return
+        self.shipping = 0
         if size is None:
             self.wanted = False
             self.shipped, self.held = self.read, bytearray()
@@ -110,7 +116,7 @@ class LogTail:
 
     def in_doubt(self) -> None:
         """The plane may have less than it said, or more: it will be asked."""
-        self.in_step = self.shipping = False
+        self.in_step, self.shipping = False, 0
 
     @property
     def waits(self) -> bool:

@@ -158,7 +158,7 @@ def test_a_long_log_is_shipped_and_the_end_waits_for_it(desk: Desk) -> None:
     ship = desk.newest(say.Ship)
     assert (ship.offset, ship.data) == (0, log)
     assert len(desk.all(say.SendReport)) == before
-    desk.hear(heard.LogShipped(ship.session, task_id, len(log)))
+    desk.hear(heard.LogShipped(ship.session, task_id, ship.number, len(log)))
     (news,) = desk.report().tasks
     assert (news.log, news.log_size) == (None, len(log))
 
@@ -200,9 +200,26 @@ def test_after_a_lost_session_the_plane_is_asked_what_it_has_of_a_log(desk: Desk
     desk.register()
     asked = desk.newest(say.Ship)
     assert asked.data == b""
-    desk.hear(heard.LogShipped(asked.session, task_id, 20_000))
+    desk.hear(heard.LogShipped(asked.session, task_id, asked.number, 20_000))
     desk.pass_time(0.1)
     assert (desk.newest(say.Ship).offset, desk.newest(say.Ship).data) == (20_000, log[20_000:])
+
+
+def test_what_the_plane_has_lost_of_a_log_is_read_again_even_after_the_end(desk: Desk) -> None:
+    task_id = desk.running()
+    log = record(b"x" * 50_000)
+    desk.printed(task_id, log)
+    desk.ended(task_id)
+    shipped = desk.newest(say.Ship)
+    desk.hear(heard.LogShipped(shipped.session, task_id, shipped.number, len(log)))
+    desk.lose_call()
+    desk.pass_time(0.1)
+    desk.register()
+    asked = desk.newest(say.Ship)
+    desk.hear(heard.LogShipped(asked.session, task_id, asked.number, 7))
+    assert desk.newest(say.Tail).offset == 7
+    desk.hear(heard.LogGone(task_id))
+    assert [news.task_id for news in desk.report().tasks] == [task_id]
 
 
 # --- assignments that come late or twice ------------------------------------------------------
@@ -411,7 +428,7 @@ def test_an_agent_that_finds_tasks_asks_how_much_of_their_logs_is_there() -> Non
     desk.register()
     asked = desk.newest(say.Ship)
     assert (asked.offset, asked.data) == (0, b"")
-    desk.hear(heard.LogShipped(asked.session, "t1", 500))
+    desk.hear(heard.LogShipped(asked.session, "t1", asked.number, 500))
     assert desk.newest(say.Tail).offset == 500
 
 

@@ -7,7 +7,9 @@ from hypothesis import given, settings, strategies as st
 from gpulayer.worker.log_tail import HELD_BYTES, HOLD_SECONDS, INLINE_BYTES, SHIP_BYTES, LogTail
 
 STEPS = st.lists(
-    st.sampled_from(["print", "read", "ship", "ship but lose the answer", "lose it all", "wait"]),
+    st.sampled_from(
+        ["print", "read", "ship", "ship but lose the answer", "lose it all", "forget", "wait"]
+    ),
     max_size=60,
 )
 
@@ -35,11 +37,11 @@ class Way:
         shipment = self.tail.next_shipment(self.now)
         if shipment is None:
             return
-        offset, data = shipment
+        number, offset, data = shipment
         if arrives and offset <= len(self.plane):
             self.plane += data[len(self.plane) - offset :]
         if answered:
-            self.tail.plane_has(len(self.plane))
+            self.tail.plane_has(number, len(self.plane))
         else:
             self.tail.in_doubt()
 
@@ -55,6 +57,9 @@ class Way:
                 self.ship(answered=False)
             case "lose it all":
                 self.ship(answered=False, arrives=False)
+            case "forget":
+                del self.plane[len(self.plane) // 2 :]
+                self.tail.in_doubt()
             case "wait":
                 self.now += HOLD_SECONDS
 
@@ -82,7 +87,7 @@ def test_bytes_are_held_for_a_moment_only() -> None:
     tail = LogTail()
     tail.took(0, b"x", 10.0)
     assert tail.next_shipment(10.0 + HOLD_SECONDS / 2) is None
-    assert tail.next_shipment(10.0 + HOLD_SECONDS) == (0, b"x")
+    assert tail.next_shipment(10.0 + HOLD_SECONDS) == (1, 0, b"x")
 
 
 def test_reading_stops_while_too_much_waits() -> None:
@@ -100,10 +105,22 @@ def test_a_log_is_inline_up_to_its_limit() -> None:
         assert (tail.next_shipment(0.0) is None) is inline
 
 
+def test_an_answer_to_an_earlier_shipment_does_not_count() -> None:
+    tail = LogTail()
+    tail.took(0, b"abc", 0.0)
+    first = tail.next_shipment(HOLD_SECONDS)
+    assert first is not None
+    tail.plane_has(first[0], 3)
+    tail.plane_has(first[0], 0)
+    assert (tail.shipped, tail.read) == (3, 3)
+
+
 def test_what_the_plane_refuses_for_good_holds_nothing_up() -> None:
     tail = LogTail()
     tail.took(0, b"abc", 0.0)
-    tail.plane_has(None)
+    shipment = tail.next_shipment(HOLD_SECONDS)
+    assert shipment is not None
+    tail.plane_has(shipment[0], None)
     tail.took(3, b"def", 0.0)
     tail.size = 6
     assert tail.delivered
