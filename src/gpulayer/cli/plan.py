@@ -11,7 +11,7 @@ import click
 from gpulayer.cli import render
 from gpulayer.cli.flags import starting_options
 from gpulayer.cli.session import connect, options
-from gpulayer.cli.submit import described, words_of
+from gpulayer.cli.submit import described, line_of, words_of
 from gpulayer.cli.why import show_decision
 
 
@@ -41,12 +41,13 @@ def show(spec: Mapping[str, Any], words: Sequence[str], as_json: bool, quiet: bo
     from gpulayer.sdk import world
     from gpulayer.sdk.origin import origin_of
 
-    seen = world.of_terminal(words)
+    seen = world.of_terminal(line_of(spec))
     try:
         origin = origin_of(seen, words)
         decision = connect().call("POST", "/v1/plan", {"spec": spec, "origin": origin})
     finally:
         seen.close()
+    line = words if spec["workload"]["kind"] == "function" else seen.line
     fits = [verdict["fit"] for verdict in decision["verdicts"]]
     never = decision["outcome"] == "unschedulable" or (bool(fits) and set(fits) == {"never"})
     if as_json:
@@ -55,7 +56,7 @@ def show(spec: Mapping[str, Any], words: Sequence[str], as_json: bool, quiet: bo
         render.data("never" if never else decision["outcome"])
     else:
         render.paragraph(_sentence(decision, never))
-        render.data(f"command: {render.plain(shlex.join(seen.line or words))}")
+        render.data(f"command: {render.plain(shlex.join(line))}")
         render.data(f"folder:  {render.plain(seen.envelope['cwd'])}")
         render.data(f"python:  {render.plain(seen.interpreter.say())}")
         show_decision(decision)

@@ -14,14 +14,14 @@ from gpulayer.clock import SystemIds
 @options("json", "quiet")
 def command(job: str, as_json: bool, quiet: bool) -> None:
     """Submit an ended job again as a new one, in its folder, with this terminal's environment."""
-    from gpulayer.cli.submit import words_of
+    from gpulayer.cli.submit import line_of
     from gpulayer.sdk import world
     from gpulayer.sdk.origin import origin_again
     from gpulayer.sdk.places import Places
 
     wire = connect()
     old = wire.call("GET", job_path(job))
-    seen = world.of_terminal(words_of(old["spec"]))
+    seen = world.of_terminal(line_of(old["spec"]))
     try:
         origin = origin_again(seen, old.get("origin") or {})
         body = {

@@ -104,6 +104,11 @@ def words_of(spec: Mapping[str, Any]) -> list[str]:
     return [str(workload.get("entrypoint"))]
 
 
+def line_of(spec: Mapping[str, Any]) -> list[str]:
+    """The line that decides which Python is meant: a function runs on the terminal's."""
+    return ["python"] if spec["workload"]["kind"] == "function" else words_of(spec)
+
+
 def queue(spec: dict[str, Any], key: str | None = None) -> dict[str, Any]:
     """Submit a detached job with the world of this terminal. The job as the plane knows it."""
     from gpulayer.clock import SystemIds
@@ -112,7 +117,7 @@ def queue(spec: dict[str, Any], key: str | None = None) -> dict[str, Any]:
     from gpulayer.sdk.places import Places
 
     wire = connect()
-    seen = world.of_terminal(words_of(spec))
+    seen = world.of_terminal(line_of(spec))
     try:
         origin = origin_of(seen, words_of(spec))
         if spec["workload"]["kind"] == "function":

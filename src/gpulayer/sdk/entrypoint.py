@@ -30,10 +30,17 @@ class Entrypoint:
     """The folder from which `module` is importable."""
     source: str | None = None
     """The function's own text, where there is no file."""
+    module: str | None = None
+    """What is imported, where the name may not say so: the `__main__` of a package."""
 
     def origin(self) -> dict[str, Any]:
         """The part of a submission's origin that the runner reads; empty values left out."""
-        found = {"file": self.file, "sys_path": list(self.sys_path), "source": self.source}
+        found = {
+            "file": self.file,
+            "sys_path": list(self.sys_path),
+            "source": self.source,
+            "module": self.module,
+        }
         return {key: value for key, value in found.items() if value}
 
 
@@ -54,14 +61,21 @@ def entrypoint_of(function: Callable[..., Any]) -> Entrypoint:
         return _of_main(function, file)
     if file is None:
         raise _refused(function, "its module has no file", "move it to a file")
-    return Entrypoint(f"{function.__module__}:{name}", None, (_root(module.__name__, file),))
+    return _of_module(module.__name__, name, file)
+
+
+def _of_module(module: str, function: str, file: str) -> Entrypoint:
+    root = (_root(module, os.path.abspath(file)),)
+    package, _, last = module.rpartition(".")
+    if last == "__main__":  # python -m package
+        return Entrypoint(f"{package}:{function}", None, root, module=module)
+    return Entrypoint(f"{module}:{function}", None, root)
 
 
 def _of_main(function: FunctionType, file: str | None) -> Entrypoint:
     spec = getattr(sys.modules["__main__"], "__spec__", None)
     if spec is not None and spec.origin and file is not None:  # python -m package.module
-        root = _root(spec.name, os.path.abspath(file))
-        return Entrypoint(f"{spec.name}:{function.__name__}", None, (root,))
+        return _of_module(spec.name, function.__name__, file)
     if file is not None and os.path.isfile(file) and not _is_notebook():
         path = os.path.abspath(file)
         stem = os.path.splitext(os.path.basename(path))[0]

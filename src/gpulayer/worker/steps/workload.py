@@ -54,7 +54,7 @@ def _write_call(task: TaskPlan) -> None:
     origin = task.assignment.origin
     where = origin.get("function") or {}
     call = {
-        "module": module,
+        "module": where.get("module") or module,
         "function": function,
         "file": where.get("file"),
         "source": where.get("source"),
