@@ -7,7 +7,8 @@
       queries      looking                        reconcile    what time does
       housekeeping gc
     sessions, envelopes      what is remembered between a worker's words; in memory
-    endings, orders, views   shared by the use cases above, which never import each other
+    endings, orders, views,  shared by the use cases above, which never import each other
+    selection
     ports, settings, wakeups what it needs, its times and limits, who waits for what
     lifecycle/, scheduler/   the rules; pure
 

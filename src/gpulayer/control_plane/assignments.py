@@ -72,7 +72,7 @@ class Assignments:
         now = self._ports.clock.monotonic()
         with self._ports.store.read() as reader:
             live = reader.live_tasks(worker_id=session.worker.id)
-            orders = cancels(reader, live)
+            orders = cancels(reader, session.worker.id)
             new = [t for t in live if t.state is TaskState.ASSIGNED and t.id not in session.kept]
             ready = [(("run", task.id), _assignment(reader, task)) for task in new]
         # Not while reading: a report holds the session's lock when it asks the store.

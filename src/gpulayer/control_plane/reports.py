@@ -85,14 +85,14 @@ class Reports:
             notes = _Notes()
             for news in message.tasks:
                 self._note(tx, session, news, sizes, notes, now)
-            live = self._compare(tx, session, message.inventory, notes, now)
+            self._compare(tx, session, message.inventory, notes, now)
             notes.some_wait = tx.queued_count() > 0
             if is_due or message.capabilities is not None:
                 _see(tx, session, message.capabilities, now)
             return notes, ReportReply(
                 lease_seconds=self._ports.settings.lease_seconds,
                 recorded=tuple(notes.recorded),
-                cancel=tuple(cancels(tx, live)),
+                cancel=tuple(cancels(tx, session.worker.id)),
                 kill=tuple(dict.fromkeys(notes.kill)),
                 drop_envelopes=dropped,
             )
@@ -107,17 +107,20 @@ class Reports:
                 self._dispatch()
             return reply
 
-        return then(self._ports.write(record, durable=bool(sizes)), tell)
+        has_ends = any(news.exit is not None for news in message.tasks)
+        return then(self._ports.write(record, durable=has_ends), tell)
 
     def _keep_logs(self, message: Report) -> dict[str, int]:
         """Small logs travel with their ends; of each ended task, how much of its log is here."""
         ends = [news for news in message.tasks if news.exit is not None]
         sizes: dict[str, int] = {}
+        for news in ends:
+            _check_end(news)
+        ends = [news for news in ends if news.log_size]
         if not ends:
             return sizes
         with self._ports.store.read() as reader:
             for news in ends:
-                _check_end(news)
                 task = reader.task(TaskId(news.task_id))
                 if task is None or task.fence != news.fence:
                     continue
@@ -189,9 +192,9 @@ class Reports:
         inventory: tuple[Held, ...],
         notes: _Notes,
         now: float,
-    ) -> list[Task]:
+    ) -> None:
         """Both ways: what the worker should have and lacks is lost, unless it was never named
-        by it; what it has and nobody wants is to end. Gives the tasks that live on."""
+        by it; what it has and nobody wants is to end."""
         has = {held.task_id: held for held in inventory}
         live = tx.live_tasks(worker_id=session.worker.id)
         gone = [t for t in live if t.id not in has and _was_there(session, t)]
@@ -205,10 +208,9 @@ class Reports:
             elif held not in notes.recorded and tx.task(TaskId(held)) is None:
                 notes.recorded.append(held)
         if not gone:
-            return live
+            return
         why = rules.lost(Reason.WORKER_LOST, f"{session.worker.name} no longer has it")
         notes.topics |= end_tasks(tx, self._ports.ids, [(t.id, why) for t in gone], now)
-        return tx.live_tasks(worker_id=session.worker.id)
 
 
 def _was_there(session: Session, task: Task) -> bool:

@@ -28,6 +28,12 @@ _BY_ID = f"{_SELECT} WHERE id = ?"
 _STATE = "SELECT state FROM tasks WHERE id = ?"
 _OF_JOB = f'{_SELECT} WHERE job_id = ? ORDER BY "index", attempt, rank, fence'
 _LIVE = f"{_SELECT} WHERE state IN ('assigned', 'running')"
+_CANCELLING = (
+    "SELECT tasks.id, jobs.cancel_mode, jobs.cancel_grace FROM tasks"
+    " JOIN jobs ON jobs.id = tasks.job_id"
+    " WHERE tasks.worker_id = ? AND tasks.state IN ('assigned', 'running')"
+    " AND jobs.cancel_mode IS NOT NULL ORDER BY tasks.fence"
+)
 _UPDATE = "UPDATE tasks SET {} WHERE id = ? AND state = ?"
 
 
@@ -51,6 +57,11 @@ class TaskReads(Queries):
                 parameters.append(value)
         rows = self._all(f"{_LIVE}{where} ORDER BY fence", *parameters)
         return [TASKS.record(row) for row in rows]
+
+    def cancelling(self, worker_id: WorkerId) -> list[tuple[TaskId, str, float]]:
+        """A worker's live tasks whose job is asked to end: how firmly, with which grace."""
+        rows = self._all(_CANCELLING, worker_id)
+        return [(TaskId(row[0]), row[1], row[2]) for row in rows]
 
 
 class TaskWrites(Writes):
