@@ -165,6 +165,16 @@ def test_envelopes_are_in_use_until_their_job_ends(store: Store):
         assert reader.live_envelopes() == {"two"}
 
 
+def test_a_job_is_a_lender_while_a_job_from_inside_of_it_lives(store: Store):
+    submit(store, a_job("outer-1"), a_job("inner-1", origin={"parent_job": "outer-1"}))
+    with store.read() as reader:
+        assert reader.lenders() == {"outer-1"}
+    values = {"state": JobState.CANCELLED, "reason": Reason.USER, "finished_at": 5.0}
+    assert apply(store, Changes((), (JobUpdate(JobId("inner-1"), JobState.QUEUED, 0, values),)))
+    with store.read() as reader:
+        assert reader.lenders() == frozenset()
+
+
 def test_an_ended_job_goes_with_all_that_was_its_own(store: Store):
     task = run_through(store, "old-1", at=10.0)
     run_through(store, "new-1", at=20.0)

@@ -44,9 +44,11 @@ class Laws:
             counted = Counter(job.state for job in jobs)
             assert {s: n for s, n in reader.counts().items() if n} == dict(counted)
             live = [t for own in tasks.values() for t in own if t.state in LIVE_TASK_STATES]
+            lenders = {job.origin.get("parent_job") for job in jobs}
             for worker in reader.workers():
                 capabilities = WorkerCapabilities.from_json(worker.capabilities)
-                self._check_room(capabilities, [t for t in live if t.worker_id == worker.id])
+                own = [t for t in live if t.worker_id == worker.id]
+                self._check_room(capabilities, own, lenders)
         fences = [task.fence for own in tasks.values() for task in own]
         assert len(fences) == len(set(fences)), "a fence was given twice"
 
@@ -79,8 +81,12 @@ class Laws:
         for before, after in pairwise(states):
             assert before == after or may_move(before, after), (job.id, before, after)
 
-    def _check_room(self, capabilities: WorkerCapabilities, tasks: list[Task]) -> None:
-        assert sum(task.cpu_cores for task in tasks) <= capabilities.cpu_cores + 1e-9
+    def _check_room(
+        self, capabilities: WorkerCapabilities, tasks: list[Task], lenders: set[object]
+    ) -> None:
+        """Cores alone may be lent, by a job to those that it has submitted."""
+        counted = [task.cpu_cores for task in tasks if task.job_id not in lenders]
+        assert sum(counted) <= capabilities.cpu_cores + 1e-9
         if capabilities.memory_gb is not None:
             assert sum(task.memory_gb for task in tasks) <= capabilities.memory_gb + 1e-9
         gpus = Counter(uuid for task in tasks for uuid in task.gpus)

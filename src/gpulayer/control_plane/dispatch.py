@@ -9,6 +9,7 @@ jobs are looked at, and another pass follows while one still finds something to 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ from gpulayer.contracts.decision import (
     Snapshot,
     WorkerView,
 )
-from gpulayer.contracts.ids import ShapeId, WorkerId
+from gpulayer.contracts.ids import JobId, ShapeId, WorkerId
 from gpulayer.contracts.records import Task
 from gpulayer.contracts.states import LIVE_TASK_STATES
 from gpulayer.control_plane.lifecycle import jobs as rules
@@ -32,6 +33,10 @@ from gpulayer.control_plane.scheduler.place import place
 from gpulayer.control_plane.scheduler.replay import as_seen
 from gpulayer.control_plane.sessions import Session, Sessions
 from gpulayer.control_plane.wakeups import ANY_JOB, job_topic, worker_topic
+
+LOG = logging.getLogger("gpulayer.plane")
+_SHAPES = 4096
+"""Most shapes that are remembered between passes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +63,7 @@ class Dispatcher:
         self._sessions = sessions
         self._lock = Lock()
         self._is_queued = False
+        self._shapes: dict[ShapeId, Shape] = {}
         self._said: Mapping[ShapeId, tuple[object, ...]] = {}
         """By the newest pass. A queue that waits for the same reason has nothing to write down."""
 
@@ -69,7 +75,7 @@ class Dispatcher:
             if self._is_queued:
                 return
             self._is_queued = True
-        self.run_once()
+        self.run_once().add_done_callback(_told_if_failed)
 
     def run_once(self) -> Future[Pass]:
         """One pass, in one transaction. Wakes whom it concerns."""
@@ -81,8 +87,9 @@ class Dispatcher:
         live: dict[WorkerId, list[Task]] = {}
         for task in reader.live_tasks():
             live.setdefault(task.worker_id, []).append(task)
+        lenders = reader.lenders()
         return [
-            self._view(reader, session, live.get(session.worker.id, []), now)
+            self._view(reader, session, live.get(session.worker.id, []), lenders, now)
             for session in self._sessions.all()
         ]
 
@@ -100,7 +107,7 @@ class Dispatcher:
         queue = tuple(tx.ready_heads(now, self._ports.settings.pass_jobs))
         if not queue:
             return _IDLE
-        shapes = {shape_id: _shape(tx, shape_id) for shape_id in {p.shape_id for p in queue}}
+        shapes = {shape_id: self._shape(tx, shape_id) for shape_id in {p.shape_id for p in queue}}
         snapshot = self.snapshot(tx, queue, shapes)
         topics: set[str] = set()
         said: dict[ShapeId, tuple[object, ...]] = {}
@@ -117,6 +124,16 @@ class Dispatcher:
                 tx.put_decision(decision, at=now, inputs={"snapshot": seen})
         has_more = moved > 0 and len(queue) >= self._ports.settings.pass_jobs
         return Pass(moved, frozenset(topics), said, has_more)
+
+    def _shape(self, tx: Tx, shape_id: ShapeId) -> Shape:
+        """An id names its content, so what was read once stays good."""
+        shape = self._shapes.get(shape_id) or tx.shape(shape_id)
+        if shape is None:
+            raise LookupError(f"shape {shape_id} of a queued job is not stored")
+        if len(self._shapes) >= _SHAPES:
+            self._shapes.clear()
+        self._shapes[shape_id] = shape
+        return shape
 
     def _carry_out(self, tx: Tx, decision: Decision, now: float) -> set[str]:
         if decision.outcome is Outcome.WAITING:
@@ -144,8 +161,15 @@ class Dispatcher:
         return done
 
     def _view(
-        self, reader: Reader, session: Session, live: list[Task], now: float
+        self,
+        reader: Reader,
+        session: Session,
+        live: list[Task],
+        lenders: frozenset[JobId],
+        now: float,
     ) -> WorkerView:
+        """A job that has submitted others most likely waits for them, so it lends them its cores:
+        else a few nested jobs would hold all cores and wait for each other for ever."""
         held = [*live, *_leftovers(reader, session, live)]
         worker, capabilities = session.worker, session.capabilities
         return WorkerView(
@@ -154,7 +178,14 @@ class Dispatcher:
             target=worker.target,
             capabilities=capabilities,
             allocations=tuple(
-                Allocation(t.id, t.job_id, t.cpu_cores, t.memory_gb, t.gpus) for t in held
+                Allocation(
+                    t.id,
+                    t.job_id,
+                    0.0 if t.job_id in lenders else t.cpu_cores,
+                    t.memory_gb,
+                    t.gpus,
+                )
+                for t in held
             ),
             draining=worker.draining,
             offline=not self._sessions.is_online(session, now),
@@ -166,6 +197,13 @@ class Dispatcher:
         return bool(workers) or since >= self._ports.settings.settle_seconds
 
 
+def _told_if_failed(done: Future[Pass]) -> None:
+    """Nobody waits for a pass that was only asked for; the next tick asks again."""
+    error = done.exception()
+    if error is not None:
+        LOG.error("a scheduling pass failed: %s", error, exc_info=error)
+
+
 def _leftovers(reader: Reader, session: Session, live: list[Task]) -> Iterator[Task]:
     """Tasks that are over for the plane while the worker still has their processes: until it
     says that they are gone, what they held is not free."""
@@ -173,10 +211,3 @@ def _leftovers(reader: Reader, session: Session, live: list[Task]) -> Iterator[T
         task = reader.task(task_id)
         if task is not None and task.state not in LIVE_TASK_STATES:
             yield task
-
-
-def _shape(tx: Tx, shape_id: ShapeId) -> Shape:
-    shape = tx.shape(shape_id)
-    if shape is None:
-        raise LookupError(f"shape {shape_id} of a queued job is not stored")
-    return shape

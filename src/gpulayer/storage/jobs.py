@@ -50,6 +50,7 @@ _ENVELOPES = (
 )
 _COUNTS = "SELECT state, n FROM job_counts"
 _COUNT_QUEUED = "SELECT n FROM job_counts WHERE state = 'queued'"
+_LENDERS = "SELECT DISTINCT parent FROM jobs WHERE finished_at IS NULL AND parent IS NOT NULL"
 _COUNT_UNFINISHED = (
     "SELECT sum(n) FROM job_counts"
     " WHERE state IN ('queued', 'provisioning', 'scheduled', 'running')"
@@ -153,6 +154,10 @@ class JobReads(Queries):
     def unfinished(self) -> int:
         """How many jobs have not ended."""
         return self._number(_COUNT_UNFINISHED)
+
+    def lenders(self) -> frozenset[JobId]:
+        """Jobs from inside of which jobs were submitted that have not ended."""
+        return frozenset(row[0] for row in self._all(_LENDERS))
 
     def live_envelopes(self) -> frozenset[EnvelopeId]:
         """Envelopes of jobs that have not ended."""

@@ -107,3 +107,38 @@ def test_plan_asks_the_same_scheduler_and_stores_nothing() -> None:
         assert bad["outcome"] == "waiting"
         assert any(check["name"] == "gpu_count" for check in bad["verdicts"][0]["checks"])
         assert env.rows_written() == before
+
+
+def test_jobs_inside_of_jobs_borrow_cores_instead_of_waiting_for_each_other() -> None:
+    with Env() as env:
+        worker = env.worker(cores=1)
+        outer = env.submit()
+        env.run_pass()
+        worker.acquire()
+        worker.start(outer)
+        middle = env.submit(origin={"parent_job": outer})
+        assert env.run_pass() == 1
+        worker.acquire()
+        worker.start(middle)
+        inner = env.submit(origin={"parent_job": middle})
+        stranger = env.submit()
+        assert env.run_pass() == 1
+        assert env.state(inner) == "scheduled"
+        assert env.state(stranger) == "queued"
+        worker.acquire()
+        for job in (inner, middle, outer):
+            assert env.state(stranger) == "queued"
+            worker.finish(job)
+            env.run_pass()
+        assert env.state(stranger) == "scheduled"
+
+
+def test_what_a_job_has_submitted_shares_its_cores_and_no_more() -> None:
+    with Env() as env:
+        worker = env.worker(cores=2)
+        outer = env.submit()
+        env.run_pass()
+        worker.acquire()
+        for _ in range(4):
+            env.submit(origin={"parent_job": outer})
+        assert env.run_pass() == 2

@@ -82,10 +82,12 @@ CREATE TABLE jobs (
     request_digest TEXT,
     version INTEGER NOT NULL,
     session TEXT GENERATED ALWAYS AS (json_extract(origin, '$.session')) VIRTUAL,
+    parent TEXT GENERATED ALWAYS AS (json_extract(origin, '$.parent_job')) VIRTUAL,
     decision_id INTEGER REFERENCES decisions (id) ON DELETE SET NULL,
     CHECK ((finished_at IS NULL) = (state = 'queued' OR state = 'provisioning'
         OR state = 'scheduled' OR state = 'running'))
 );
+CREATE INDEX jobs_by_parent ON jobs (parent) WHERE finished_at IS NULL AND parent IS NOT NULL;
 CREATE INDEX jobs_by_name ON jobs (name, seq);
 CREATE INDEX jobs_by_decision ON jobs (decision_id) WHERE decision_id IS NOT NULL;
 CREATE INDEX jobs_queue ON jobs (shape_id, priority DESC, seq) WHERE state = 'queued';
