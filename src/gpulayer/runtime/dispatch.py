@@ -66,6 +66,7 @@ class Dispatch:
         attach = self._attaches.pop(peer, None)
         if attach is not None:
             attach.close()
+        self._envelopes.giver_left(peer)
         self._changed()
 
     def _received(self, peer: Peer, kind: str, payload: Any, fds: list[int]) -> None:
@@ -115,15 +116,22 @@ class Dispatch:
         return {**self._about, "wire": frames.WIRE, "pid": os.getpid(), "world": world.describe()}
 
     def _envelope(self, peer: Peer, request: dict[str, Any], fds: dict[str, int]) -> dict[str, Any]:
+        known = request.get("envelope_id")
+        if known is not None:
+            if not self._envelopes.put_again(known, peer):
+                raise RequestError("envelope-lost", "no such envelope is here")
+            return {"envelope_id": known}
         envelope = _with_folder(request["envelope"], fds)
-        return {"envelope_id": self._envelopes.put(envelope, keep=bool(request.get("keep")))}
+        keep = bool(request.get("keep"))
+        return {"envelope_id": self._envelopes.put(envelope, keep=keep, giver=peer)}
 
     def _attach(self, peer: Peer, request: dict[str, Any], fds: dict[str, int]) -> dict[str, Any]:
         if peer in self._attaches:
             raise RequestError("bad-request", "this connection has an attach already")
         if request.get("mode") not in ("plain", "terminal"):
             raise RequestError("bad-request", "mode is plain or terminal")
-        envelope_id = self._envelopes.put(_with_folder(request["envelope"], fds), keep=False)
+        envelope = _with_folder(request["envelope"], fds)
+        envelope_id = self._envelopes.put(envelope, keep=False, giver=peer)
         self._next_attach += 1
         attach_id = request.get("attach_id") or f"{os.getpid()}.{self._next_attach}"
         if any(attach.attach_id == attach_id for attach in self._attaches.values()):

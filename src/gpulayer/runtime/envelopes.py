@@ -2,35 +2,67 @@
 
 They live in memory. One that is marked to be kept is also a file that only its owner can read,
 so that a detached job outlives a restart of the supervisor.
+
+The plane says when no job needs one any more. It cannot know who is about to submit another: so an
+envelope also stays while a connection that gave it is open, and for a moment after each `put`,
+which a client repeats before it submits.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import time
 
 from gpulayer.runtime.digest import sha256_hex
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
+
+
+MOMENT_SECONDS = 10.0
+"""From a `put` to the submission that needs it."""
 
 
 class Envelopes:
     """The envelopes of one supervisor, by the hash of what they say. Every call is twice-safe."""
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self, folder: str, clock: Callable[[], float] = time.monotonic) -> None:
         self._folder = folder
+        self._clock = clock
         self._held: dict[str, dict[str, Any]] = {}
+        self._put_at: dict[str, float] = {}
+        self._givers: dict[str, set[object]] = {}
+        self._unneeded: set[str] = set()
+        """What the plane let go of while a giver was there."""
 
-    def put(self, envelope: dict[str, Any], *, keep: bool) -> str:
+    def put(self, envelope: dict[str, Any], *, keep: bool, giver: object = None) -> str:
         """Takes it in and returns its id. OSError where it must be kept and can't be written."""
         text = canonical(envelope)
         envelope_id = sha256_hex(text)
         self._held[envelope_id] = envelope
         if keep:
             self._write(envelope_id, text)
+        self._touch(envelope_id, giver)
         return envelope_id
+
+    def put_again(self, envelope_id: str, giver: object) -> bool:
+        """The same by its id alone; False where it is not here."""
+        if self.get(envelope_id) is None:
+            return False
+        self._touch(envelope_id, giver)
+        return True
+
+    def giver_left(self, giver: object) -> None:
+        """Its connection is closed."""
+        for envelope_id in [e for e, givers in self._givers.items() if giver in givers]:
+            self._givers[envelope_id].discard(giver)
+            if not self._givers[envelope_id]:
+                del self._givers[envelope_id]
+                if envelope_id in self._unneeded:
+                    self._remove(envelope_id)
 
     def get(self, envelope_id: str) -> dict[str, Any] | None:
         """None where it is lost."""
@@ -40,7 +72,24 @@ class Envelopes:
         return envelope
 
     def drop(self, envelope_id: str) -> None:
+        """No job needs it, as the plane sees it."""
+        if self._clock() < self._put_at.get(envelope_id, float("-inf")) + MOMENT_SECONDS:
+            return  # the plane hears of the job that comes, and says so again after it
+        if envelope_id in self._givers:
+            self._unneeded.add(envelope_id)
+        else:
+            self._remove(envelope_id)
+
+    def _touch(self, envelope_id: str, giver: object) -> None:
+        self._put_at[envelope_id] = self._clock()
+        self._unneeded.discard(envelope_id)
+        if giver is not None:
+            self._givers.setdefault(envelope_id, set()).add(giver)
+
+    def _remove(self, envelope_id: str) -> None:
         self._held.pop(envelope_id, None)
+        self._put_at.pop(envelope_id, None)
+        self._unneeded.discard(envelope_id)
         if _is_id(envelope_id):
             try:
                 os.unlink(os.path.join(self._folder, envelope_id))

@@ -14,6 +14,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from gpulayer.clock import SystemClock
 from gpulayer.sdk import world
 from gpulayer.sdk.places import Places
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from gpulayer.runtime.frames import Connection
 
 TEXT_CHARACTERS = 500
+SURE_SECONDS = 4.0
+"""How long the supervisor needs no reminder of an envelope; it keeps each for ten (runtime)."""
 
 
 def origin_of(seen: world.World, argv: Sequence[str] = ()) -> dict[str, Any]:
@@ -59,7 +62,7 @@ def origin_again(seen: world.World, old: Mapping[str, Any]) -> dict[str, Any]:
 class Submitter:
     """Captures the program's world for each submission, and gives each new one to the supervisor.
 
-    The connection stays open: the supervisor keeps an envelope for as long as its owner is there
+    The connection stays open: the supervisor keeps an envelope for as long as its giver is there
     or an unfinished job needs it. Thread-safe.
     """
 
@@ -68,12 +71,15 @@ class Submitter:
         self._lock = threading.Lock()
         self._supervisor: Connection | None = None
         self._known: tuple[Any, dict[str, Any], str] | None = None
+        self._clock = SystemClock()
+        self._given = float("-inf")
+        """When the supervisor was last told of the envelope."""
 
     def origin(self, extra: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
         """The origin of a submission made now, with `extra`, and its envelope's id."""
         with self._lock:
             mark = (os.getcwd(), sys.executable, tuple(os.environb.items()))
-            if self._known is None or self._known[0] != mark or not self._is_connected():
+            if self._known is None or self._known[0] != mark or not self._is_kept(self._known[2]):
                 self._known = (mark, *self._register())
             return {**self._known[1], **extra}, self._known[2]
 
@@ -109,7 +115,24 @@ class Submitter:
         if not self._is_connected():
             self._supervisor = world.connect_supervisor(self._places)
         assert self._supervisor is not None
+        self._given = self._clock.monotonic()
         return world.give_envelope(self._supervisor, seen)
+
+    def _is_kept(self, envelope_id: str) -> bool:
+        """Whether the supervisor will have it for the job that comes."""
+        from gpulayer.runtime.frames import Refused
+
+        if not self._is_connected() or self._supervisor is None:
+            return False
+        now = self._clock.monotonic()
+        if now < self._given + SURE_SECONDS:
+            return True
+        try:
+            self._supervisor.call("envelope", envelope_id=envelope_id)
+        except (Refused, EOFError, OSError):
+            return False
+        self._given = now
+        return True
 
     def _is_connected(self) -> bool:
         """Whether the supervisor that took the envelope is still there; nothing is expected from
