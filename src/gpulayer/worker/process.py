@@ -100,7 +100,9 @@ class Worker:
 
     def _connect(self) -> SupervisorLink:
         try:
-            return SupervisorLink.connect(self._outside.supervisor_socket)
+            link = SupervisorLink.connect(self._outside.supervisor_socket)
+            self._started_supervisor = float("-inf")  # when this one ends, another starts at once
+            return link
         except (OSError, EOFError):
             now = self._clock.monotonic()
             if now >= self._started_supervisor + PATIENCE_SECONDS:

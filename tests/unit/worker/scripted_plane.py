@@ -52,6 +52,8 @@ class ScriptedPlane:
         self.registers: list[Register] = []
         self.reports: list[Report] = []
         self.shipments = 0
+        self.refused = 0
+        """Calls that failed because the plane was away."""
         self.artifacts: dict[str, bytes] = {}
 
     # --- the test's side --------------------------------------------------------------------
@@ -87,6 +89,11 @@ class ScriptedPlane:
         with self._changed:
             self.away = away
             self._changed.notify_all()
+
+    def reopen(self) -> None:
+        """For the next worker, after one has closed its channel."""
+        with self._changed:
+            self._closed = False
 
     def until(self, holds: Callable[[], Any]) -> Any:
         """Wait until `holds` is true of what was told; its value."""
@@ -158,5 +165,6 @@ class ScriptedPlane:
 
     def _here(self) -> threading.Condition:
         if self._gone:
+            self.refused += 1
             raise ConnectionRefusedError
         return self._changed
