@@ -7,6 +7,7 @@ ever more rarely.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 
 from gpulayer.clock import Clock
 from gpulayer.sdk import siblings
@@ -19,9 +20,11 @@ FIRST_SECONDS, LAST_SECONDS = 1.0, 60.0
 class Warden:
     """Belongs to one thread."""
 
-    def __init__(self, places: Places, clock: Clock) -> None:
-        """The agent was started just now."""
+    def __init__(
+        self, places: Places, clock: Clock, start: Callable[[], None] | None = None
+    ) -> None:
         self._places = places
+        self._start = start or (lambda: siblings.start_agent(places))
         self._clock = clock
         self._pause = FIRST_SECONDS
         self._next = clock.monotonic()
@@ -40,7 +43,7 @@ class Warden:
             return
         self._next = now + self._pause
         self._pause = min(LAST_SECONDS, self._pause * 2)
-        siblings.start_agent(self._places)
+        self._start()
 
     def rest(self) -> None:
         """Start no agent any more: the plane is leaving."""
