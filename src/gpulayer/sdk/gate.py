@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -72,14 +73,13 @@ class Gate:
 
     async def _parked_by_worker(self, scope: Scope, receive: Receive, send: Send) -> None:
         """The worker's held connection: its end is the first news of a worker's death."""
-        body = []
-        while not body or body[-1].get("more_body"):
-            body.append(await receive())
-        heard = iter(body)
+        heard: deque[Message] = deque()
+        while not heard or heard[-1].get("more_body"):
+            heard.append(await receive())
         gone = asyncio.ensure_future(receive())
 
         async def replay() -> Message:
-            return next(heard, None) or await asyncio.shield(gone)
+            return heard.popleft() if heard else await asyncio.shield(gone)
 
         work = asyncio.ensure_future(self._app(scope, replay, send))
         await asyncio.wait((work, gone), return_when=asyncio.FIRST_COMPLETED)
