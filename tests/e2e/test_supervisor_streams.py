@@ -199,7 +199,7 @@ def test_keys_reach_the_job_and_interrupt_it(home, agent):
     screen.until_shown(b"got-word")
     screen.type(b"")
     assert screen.until_exited()["exit_code"] == 9
-    screen = in_terminal(home, agent, "sh", "-c", "echo ready; sleep 60")
+    screen = in_terminal(home, agent, "bash", "-c", "echo ready; sleep 60; true")
     screen.until_shown(b"ready")
     screen.type(b"\x03")
     ending = screen.until_exited()

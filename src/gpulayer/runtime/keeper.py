@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from gpulayer.runtime.cgroup import Leaf
     from gpulayer.runtime.plumbing import Plumbing, Source
 
-_IGNORED = (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE,
+_WITHSTOOD = (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE,
             signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU)  # fmt: skip
 
 
@@ -147,7 +147,7 @@ def _keep(post: Post, sock: socket.socket) -> NoReturn:
     """The life of the keeper's process."""
     try:
         gc.disable()  # a collection would copy the supervisor's pages for nothing
-        spawn.reset_signals(list(_IGNORED))
+        spawn.withstand(_WITHSTOOD)
         if post.plumbing.controls >= 0:
             spawn.own_terminal(post.plumbing.controls)
         else:

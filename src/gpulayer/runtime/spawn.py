@@ -21,7 +21,7 @@ import termios
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from typing import Any, NoReturn
 
 # `_signal` beside `signal`: the public calls make an enum of every number, 0.3 ms a fork.
@@ -114,6 +114,14 @@ def reset_signals(ignored: list[int]) -> None:
         if number in _ALL and number not in _FIXED:
             _signal.signal(number, _signal.SIG_IGN)
     _signal.pthread_sigmask(_signal.SIG_SETMASK, ())
+
+
+def withstand(signums: Iterable[int]) -> None:
+    """Default dispositions, but a handler that does nothing for these. Not ignored: exec keeps
+    what is ignored, and resets what is handled."""
+    reset_signals([])
+    for signum in signums:
+        _signal.signal(signum, _do_nothing)
 
 
 def _child(launch: Launch, enter: Callable[[], object], parent: int, report: int) -> NoReturn:
@@ -277,6 +285,10 @@ class Block:
 
     def values(self) -> list[bytes]:
         return [value for _, value in self._pairs]
+
+
+def _do_nothing(signum: int, frame: object) -> None:
+    """The call it interrupted fails by itself, with EPIPE or EFBIG."""
 
 
 def _tell(report: int, error: SpawnError) -> None:

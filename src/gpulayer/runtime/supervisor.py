@@ -9,10 +9,11 @@ The protocol (frames: `gpulayer.runtime.frames`). Requests are `{"op", "seq", ..
 
     hello     role "client" | "agent", wire, version -> wire, version, pid, containment, world.
               A new agent closes the older agent's connection.
-    envelope  envelope, keep -> envelope_id. Twice-safe.
-    attach    envelope, streams, merged, mode, terminal?, fds ["stdin"?, "cwd"?],
-              attach_id? (of an attach that an earlier supervisor had)
-              -> attach_id, envelope_id. The connection then belongs to this attach: it gets
+    envelope  envelope, keep -> envelope_id; or envelope_id alone, before each submission from a
+              connection that stays. Error: envelope-lost. Twice-safe.
+    attach    envelope, streams, merged, mode, terminal?, fds ["stdin"?, "cwd"?], attach_id? (of
+              an attach that an earlier supervisor had) -> attach_id, envelope_id.
+              The connection then belongs to this attach: it gets
               {"event": "started" | "stopped" | "continued" | "flags" | "exited"} and frames 1, 2
               and T, and may send I frames and, with no answer, `signal`, `winsize`, `closed`,
               `kill`. Closing it is to detach.
@@ -48,7 +49,7 @@ from gpulayer.runtime.journal import Journal
 from gpulayer.runtime.loop import READ, Loop
 from gpulayer.runtime.peers import Listener
 from gpulayer.runtime.roster import Roster
-from gpulayer.runtime.spawn import reset_signals
+from gpulayer.runtime.spawn import withstand
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -184,7 +185,7 @@ class Supervisor:
 
 def _stand_alone(settings: Settings) -> None:
     """Nothing of whoever started it may leak into a job."""
-    reset_signals([signal.SIGPIPE, signal.SIGXFSZ])  # a peer that left must not end us
+    withstand([signal.SIGPIPE, signal.SIGXFSZ])  # a peer that left must not end us
     os.umask(0o077)
     os.chdir("/")
     null = os.open(os.devnull, os.O_RDWR)

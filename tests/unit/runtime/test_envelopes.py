@@ -1,70 +1,77 @@
-"""How long a terminal's world is kept for the jobs that need it."""
+"""Envelopes are kept by what they say; an environment is changed and never reordered."""
 
 from __future__ import annotations
 
-from pathlib import Path
+import hashlib
+import os
 
-import pytest
+from gpulayer.runtime.envelopes import MOMENT_SECONDS, Envelopes, canonical, environment
 
-from gpulayer.runtime.envelopes import MOMENT_SECONDS, Envelopes
-from tests.support.clocks import FakeClock
-
-WORLD = {"environ": ["A=1"], "cwd": "/"}
+WORLD = {"environ": ["A=1", "B=\udcff"], "cwd": "/", "umask": 18}
 
 
-@pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
+class Clock:
+    now = 0.0
+
+    def __call__(self):
+        return self.now
 
 
-@pytest.fixture
-def envelopes(tmp_path: Path, clock: FakeClock) -> Envelopes:
-    return Envelopes(str(tmp_path), clock.monotonic)
+def test_an_envelope_is_known_by_what_it_says(tmp_path):
+    held = Envelopes(str(tmp_path))
+    envelope_id = held.put(WORLD, keep=False)
+    assert envelope_id == hashlib.sha256(canonical(WORLD)).hexdigest()
+    assert held.put(dict(reversed(WORLD.items())), keep=False) == envelope_id
+    assert held.get(envelope_id) == WORLD
+    assert os.listdir(tmp_path) == []
 
 
-def test_one_that_no_job_needs_goes_with_its_file(
-    envelopes: Envelopes, clock: FakeClock, tmp_path: Path
-) -> None:
-    envelope_id = envelopes.put(WORLD, keep=True)
-    assert (tmp_path / envelope_id).stat().st_mode & 0o777 == 0o600
-    clock.advance(MOMENT_SECONDS)
-    envelopes.drop(envelope_id)
-    assert envelopes.get(envelope_id) is None
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_word_of_the_plane_that_crosses_a_submission_is_passed_over(
-    envelopes: Envelopes,
-) -> None:
-    envelope_id = envelopes.put(WORLD, keep=False)
-    envelopes.drop(envelope_id)
-    assert envelopes.get(envelope_id) == WORLD
-
-
-def test_it_stays_as_long_as_its_givers_are_there(envelopes: Envelopes, clock: FakeClock) -> None:
-    one, other = object(), object()
-    envelope_id = envelopes.put(WORLD, keep=False, giver=one)
-    envelopes.put(WORLD, keep=False, giver=other)
-    clock.advance(MOMENT_SECONDS)
-    envelopes.drop(envelope_id)
-    envelopes.giver_left(one)
-    assert envelopes.get(envelope_id) == WORLD
-    envelopes.giver_left(other)
-    assert envelopes.get(envelope_id) is None
-
-
-def test_a_job_that_waits_keeps_it_after_its_giver_has_left(
-    envelopes: Envelopes, clock: FakeClock
-) -> None:
+def test_one_that_is_dropped_goes_once_its_moment_is_over_and_its_givers_have_left(tmp_path):
+    clock = Clock()
+    held = Envelopes(str(tmp_path), clock)
     giver = object()
-    envelope_id = envelopes.put(WORLD, keep=False, giver=giver)
-    clock.advance(MOMENT_SECONDS)
-    envelopes.drop(envelope_id)  # no job so far
-    assert envelopes.put_again(envelope_id, giver)
-    envelopes.giver_left(giver)
-    assert envelopes.get(envelope_id) == WORLD
+    envelope_id = held.put(WORLD, keep=True, giver=giver)
+    held.drop(envelope_id)
+    held.giver_left(giver)
+    assert held.get(envelope_id) == WORLD  # its job may be on the way
+    clock.now = MOMENT_SECONDS
+    held.drop(envelope_id)
+    held.drop(envelope_id)
+    assert held.get(envelope_id) is None
+    assert held.put_again(envelope_id, giver) is False
+    held.put(WORLD, keep=True, giver=giver)
+    assert held.put_again(envelope_id, giver) is True
+    clock.now += MOMENT_SECONDS
+    held.drop(envelope_id)
+    assert held.get(envelope_id) == WORLD  # who gave it is there
+    held.giver_left(giver)
+    assert held.get(envelope_id) is None
 
 
-def test_one_that_is_lost_must_be_given_whole(envelopes: Envelopes) -> None:
-    assert not envelopes.put_again("0" * 64, object())
-    assert not envelopes.put_again("../etc/passwd", object())
+def test_one_that_is_kept_is_private_and_outlives_its_holder(tmp_path):
+    envelope_id = Envelopes(str(tmp_path)).put(WORLD, keep=True)
+    path = tmp_path / envelope_id
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert Envelopes(str(tmp_path)).get(envelope_id) == WORLD
+    path.write_bytes(path.read_bytes() + b" ")
+    assert Envelopes(str(tmp_path)).get(envelope_id) is None
+    Envelopes(str(tmp_path)).drop(envelope_id)
+    assert not path.exists()
+
+
+def test_names_that_are_no_ids_lead_nowhere(tmp_path):
+    (tmp_path / "x").write_text("{}")
+    held = Envelopes(str(tmp_path / "envelopes"))
+    assert held.get("../x") is None
+    held.drop("../x")
+    assert (tmp_path / "x").exists()
+
+
+def test_an_environment_keeps_its_order_its_doubles_and_its_odd_entries():
+    block = environment(
+        ["A=1", "odd", "X=old", "A=2", "B=\udcff", "GONE=1"],
+        unset=["GONE"],
+        setting={"X": "new"},
+        defaults={"A": "no", "D": "yes"},
+    )
+    assert block == [b"A=1", b"odd", b"A=2", b"B=\xff", b"X=new", b"D=yes"]
