@@ -20,7 +20,6 @@ import select
 import signal
 
 from gpulayer.clock import SystemClock
-from gpulayer.errors import GPULayerError
 from gpulayer.runtime import frames
 from gpulayer.sdk import interrupts, streams, terminal
 from gpulayer.sdk.attach_request import AttachRequest
@@ -224,6 +223,8 @@ class Attachment:
         """A job that has not begun can still begin under the next one, with these streams. Of one
         that has, only the plane can say how it ended."""
         if not self._has_started:
+            from gpulayer.errors import GPULayerError
+
             self._supervisor.close()
             try:
                 self._supervisor, _ = self._request.send(self.attach_id)

@@ -123,9 +123,9 @@ def connect_supervisor(places: Places, *, wait_seconds: float = 10.0) -> Connect
 
     def greet() -> tuple[Connection, dict[str, Any]]:
         connection = frames.connect(places.supervisor_socket, timeout=wait_seconds)
-        hello = {"role": "client", "wire": frames.WIRE, "version": __version__}
         try:
-            return connection, connection.call("hello", **hello)
+            mine = connection.call("hello", role="client", wire=frames.WIRE, version=__version__)
+            return connection, mine
         except EOFError as error:
             connection.close()
             raise ConnectionResetError("it ended") from error
