@@ -85,6 +85,8 @@ class Wire:
         )
         last: Exception | None = None
         for _ in range(self._tries):
+            if not isinstance(body, bytes | None):
+                body.seek(0)
             try:
                 reply = self._exchange(method, path, body, sent, ANSWER_SECONDS + park)
             except TimeoutError as error:
@@ -100,8 +102,6 @@ class Wire:
                 self.close()
                 if self._abandoned:
                     break
-                if not isinstance(body, bytes | None):
-                    body.seek(0)
                 if self._revive is not None:
                     self._revive()
                 continue

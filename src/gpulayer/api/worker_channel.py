@@ -21,7 +21,7 @@ from gpulayer.contracts.messages import (
     Report,
     ReportReply,
 )
-from gpulayer.errors import GPULayerError, RefusedError, UnreachableError
+from gpulayer.errors import GPULayerError, UnreachableError
 from gpulayer.runtime import crash
 
 CHUNK = 1 << 20
@@ -34,9 +34,18 @@ class Client(Protocol):
         self, method: str, path: str, body: Mapping[str, Any] | None = None, *, park: float = 0.0
     ) -> Any: ...
 
-    def request(self, method: str, path: str, body: bytes | BinaryIO | None = None) -> Any: ...
+    def request(
+        self,
+        method: str,
+        path: str,
+        body: bytes | BinaryIO | None = None,
+        *,
+        headers: Mapping[str, str] | None = None,
+    ) -> Any: ...
 
     def interrupt(self) -> None: ...
+
+    def close(self) -> None: ...
 
 
 class HttpChannel:
@@ -68,29 +77,33 @@ class HttpChannel:
 
     def append_log(self, task_id: str, fence: int, offset: int, data: bytes) -> int:
         path = f"/v1/worker/tasks/{task_id}/log?offset={offset}&fence={fence}"
-        try:
-            crash.point("agent-says-log")
-            size = int(_reached(lambda: self._logs.request("PUT", path, data)).json()["size"])
-            crash.point("agent-heard-log")
-            return size
-        except RefusedError as error:
-            if "size" in error.details:  # a gap: go on from what is there
-                return int(error.details["size"])
-            raise
+        crash.point("agent-says-log")
+        size = int(_reached(lambda: self._logs.request("PUT", path, data)).json()["size"])
+        crash.point("agent-heard-log")
+        return size
 
     def put_artifact(self, path: str) -> str:
         """A file that changes between the two reads is refused by the plane: `OSError`."""
         with self._uploading, open(path, "rb") as file:
-            digest = sha256()
+            digest, size = sha256(), 0
             while chunk := file.read(CHUNK):
                 digest.update(chunk)
-            file.seek(0)
-            route = f"/v1/artifacts/sha256/{digest.hexdigest()}"
+                size += len(chunk)
             try:
-                _reached(lambda: self._artifacts.request("PUT", route, file))
+                self._upload(digest.hexdigest(), size, file)
             except GPULayerError as error:
                 raise OSError(0, error.message) from error
             return digest.hexdigest()
+
+    def _upload(self, digest: str, size: int, file: BinaryIO) -> None:
+        route, headers = f"/v1/artifacts/sha256/{digest}", {"Content-Length": str(size)}
+        body: Any = _FirstBytes(file, size)
+        body.seek(0)
+        try:
+            _reached(lambda: self._artifacts.request("PUT", route, body, headers=headers))
+        except OSError:
+            self._artifacts.close()  # half a request may have been sent
+            raise
 
     def close(self) -> None:
         self._closed = True
@@ -100,6 +113,25 @@ class HttpChannel:
     def _still_open(self) -> None:
         if self._closed:
             raise ConnectionAbortedError(os.strerror(103))
+
+
+class _FirstBytes:
+    """The first bytes of a file that may change: never more, and fewer is an error."""
+
+    def __init__(self, file: BinaryIO, size: int) -> None:
+        self._file = file
+        self._size = self._left = size
+
+    def seek(self, offset: int) -> None:
+        self._file.seek(offset)
+        self._left = self._size - offset
+
+    def read(self, size: int) -> bytes:
+        data = self._file.read(min(size, self._left))
+        self._left -= len(data)
+        if not data and self._left:
+            raise OSError(0, "it became shorter while it was sent")
+        return data
 
 
 def _post(client: Client, verb: str, body: Mapping[str, Any], park: float = 0.0) -> Any:

@@ -1,0 +1,298 @@
+"""One suite for every way in which a worker reaches its plane."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import socket
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpulayer.api.direct_channel import DirectChannel
+from gpulayer.api.handlers import Handlers
+from gpulayer.api.listener import Listener
+from gpulayer.api.server import App
+from gpulayer.api.worker_channel import HttpChannel
+from gpulayer.artifacts.store import LocalArtifacts
+from gpulayer.clock import SystemClock, SystemIds
+from gpulayer.contracts.capabilities import WorkerCapabilities
+from gpulayer.contracts.messages import (
+    Acquire,
+    Assignment,
+    Exit,
+    Held,
+    Register,
+    Registered,
+    Report,
+    TaskReport,
+)
+from gpulayer.control_plane.plane import ControlPlane
+from gpulayer.control_plane.submission import Submission
+from gpulayer.control_plane.wakeups import Wakeups
+from gpulayer.errors import NotFoundError
+from gpulayer.storage.logs import LogFolder
+from gpulayer.storage.store import Store
+from gpulayer.worker.channel import WorkerChannel
+
+FINISH_SECONDS = 20.0
+
+
+class Host:
+    """The process that a plane would live in."""
+
+    kind = "local"
+    home = ""
+
+    def __init__(self, uploads: str) -> None:
+        self.uploads = uploads
+
+    def stop(self) -> None: ...
+
+    def takeover(self, wish: Mapping[str, Any]) -> Mapping[str, Any]:
+        return {}
+
+    def processes(self) -> list[dict[str, Any]]:
+        return []
+
+
+class Plane:
+    """A real plane in memory, reachable in this process or over a socket."""
+
+    def __init__(self, folder: Path) -> None:
+        self.socket = tempfile.mkdtemp(prefix="gpl-") + "/p.sock"
+        self.store = Store()
+        for name in ("logs", "uploads"):
+            (folder / name).mkdir()
+        self._uploads = str(folder / "uploads")
+        self.artifacts = LocalArtifacts(folder / "artifacts")
+        self.plane = ControlPlane(
+            self.store,
+            SystemClock(),
+            SystemIds(),
+            Wakeups(),
+            LogFolder(folder / "logs"),
+            self.artifacts,
+        )
+        self._loop = asyncio.new_event_loop()
+        self._listener: Listener | None = None
+        self._sock: socket.socket | None = None
+        self._thread = threading.Thread(target=self._loop.run_forever)
+        self._thread.start()
+
+    def serve(self) -> None:
+        self._sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._sock.bind(self.socket)
+        self._sock.listen(64)
+        self._listener = Listener(App(Handlers(self.plane, self.artifacts, Host(self._uploads))))
+        self._in_loop(self._listener.open(self._sock))
+
+    def hang_up(self) -> None:
+        """The plane answers who is parked and is gone."""
+        self.plane.wakeups.close()
+        if self._listener is not None and self._sock is not None:
+            self._in_loop(self._listener.close())
+            self._sock.close()
+            Path(self.socket).unlink()
+            self._listener = None
+        self.store.close()
+
+    def close(self) -> None:
+        self.hang_up()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+        Path(self.socket).parent.rmdir()
+
+    def _in_loop(self, task: Any) -> None:
+        asyncio.run_coroutine_threadsafe(task, self._loop).result(FINISH_SECONDS)
+
+
+class Worker:
+    """Speaks by hand what an agent would say."""
+
+    def __init__(self, channel: WorkerChannel) -> None:
+        self.channel = channel
+        self.pool = ThreadPoolExecutor(2)
+        self.incarnation = 0
+        self.calls = 0
+
+    def register(self) -> Registered:
+        capabilities = WorkerCapabilities("here", "linux", "x86_64", 4.0, 8.0).to_json()
+        self.calls += 1
+        registered = self.channel.register(
+            Register("w", "w", "nonce", "local", capabilities, seq=self.calls)
+        )
+        self.incarnation = registered.incarnation
+        return registered
+
+    def acquire(self, park: float = FINISH_SECONDS) -> Future[Any]:
+        self.calls += 1
+        message = Acquire("w", self.incarnation, park, self.calls)
+        return self.pool.submit(self.channel.acquire, message)
+
+    def task(self) -> Assignment:
+        (assignment,) = self.acquire().result(FINISH_SECONDS).assignments
+        return assignment  # type: ignore[no-any-return]
+
+    def report(self, *news: TaskReport, held: tuple[Held, ...] = ()) -> Any:
+        self.calls += 1
+        return self.channel.report(Report("w", self.incarnation, self.calls, held, news))
+
+
+@pytest.fixture
+def plane(tmp_path: Path) -> Iterator[Plane]:
+    plane = Plane(tmp_path)
+    try:
+        yield plane
+    finally:
+        plane.close()
+
+
+@pytest.fixture(params=["in-process", "http"])
+def worker(plane: Plane, request: pytest.FixtureRequest) -> Iterator[Worker]:
+    channel: WorkerChannel
+    if request.param == "http":
+        plane.serve()
+        channel = HttpChannel.over(plane.socket)
+    else:
+        channel = DirectChannel(plane.plane, plane.artifacts)
+    worker = Worker(channel)
+    try:
+        yield worker
+    finally:
+        channel.close()
+        worker.pool.shutdown()
+
+
+def submit(plane: Plane) -> str:
+    spec = {"name": "job", "workload": {"kind": "command", "command": ["true"]}}
+    return str(plane.plane.submit([Submission(spec)]).result(FINISH_SECONDS)[0].id)
+
+
+def test_a_task_goes_all_the_way(plane: Plane, worker: Worker) -> None:
+    registered = worker.register()
+    assert (registered.incarnation, registered.lease_seconds) == (1, 30.0)
+    job_id = submit(plane)
+    task = worker.task()
+    assert (task.job_id, task.attempt, task.spec["name"]) == (job_id, 1, "job")
+    end = Exit("succeeded", "exited", exit_code=0, started_at=1.0, ended_at=2.0)
+    reply = worker.report(TaskReport(task.task_id, task.fence, "exited", 1.0, end, 0))
+    assert reply.recorded == (task.task_id,)
+    assert plane.plane.job(job_id)["state"] == "succeeded"
+
+
+def test_a_parked_acquire_is_answered_when_work_comes(plane: Plane, worker: Worker) -> None:
+    worker.register()
+    parked = worker.acquire()
+    job_id = submit(plane)
+    assert [a.job_id for a in parked.result(FINISH_SECONDS).assignments] == [job_id]
+
+
+def test_a_parked_acquire_is_answered_when_its_time_is_up(plane: Plane, worker: Worker) -> None:
+    worker.register()
+    answer = worker.acquire(park=0.05).result(FINISH_SECONDS)
+    assert (answer.ok, answer.assignments) == (True, ())
+
+
+def test_a_parked_acquire_hears_of_a_cancellation(plane: Plane, worker: Worker) -> None:
+    worker.register()
+    job_id = submit(plane)
+    task = worker.task()
+    worker.report(held=(Held(task.task_id, task.fence, "running"),))
+    parked = worker.acquire()
+    plane.plane.cancel(job_id, mode="int", grace_seconds=3.0).result(FINISH_SECONDS)
+    (order,) = parked.result(FINISH_SECONDS).cancel
+    assert (order.task_id, order.mode, order.grace_seconds) == (task.task_id, "int", 3.0)
+
+
+def test_whoever_is_not_known_is_told_to_register(plane: Plane, worker: Worker) -> None:
+    assert worker.report().ok is False
+    assert worker.acquire().result(FINISH_SECONDS).ok is False
+
+
+def test_log_bytes_by_offset(plane: Plane, worker: Worker) -> None:
+    worker.register()
+    submit(plane)
+    task = worker.task()
+
+    def append(offset: int, data: bytes) -> int:
+        return worker.channel.append_log(task.task_id, task.fence, offset, data)
+
+    assert append(0, b"") == 0
+    assert append(0, b"abc") == 3
+    assert append(1, b"bcd") == 4
+    assert append(9, b"gap") == 4
+    assert append(4, bytes(range(256)) * 4096) == 4 + 256 * 4096
+
+
+def test_a_stale_fence_writes_no_log(plane: Plane, worker: Worker) -> None:
+    worker.register()
+    submit(plane)
+    task = worker.task()
+    with pytest.raises(NotFoundError):
+        worker.channel.append_log(task.task_id, task.fence + 1, 0, b"abc")
+
+
+def test_a_file_is_stored_under_its_digest(plane: Plane, worker: Worker, tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"x" * 3_000_000)
+    digest = worker.channel.put_artifact(str(path))
+    assert digest == hashlib.sha256(b"x" * 3_000_000).hexdigest()
+    assert plane.artifacts.path(digest).read_bytes() == path.read_bytes()
+    assert worker.channel.put_artifact(str(path)) == digest
+    with pytest.raises(OSError):  # noqa: PT011
+        worker.channel.put_artifact(str(tmp_path / "absent"))
+
+
+def test_a_file_that_becomes_shorter_while_it_is_sent_is_refused_and_the_next_is_not(
+    plane: Plane, tmp_path: Path
+) -> None:
+    plane.serve()
+    channel = HttpChannel.over(plane.socket)
+    path = tmp_path / "shrinks"
+    path.write_bytes(b"x" * 3_000_000)
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    with path.open("rb") as file:
+        path.write_bytes(b"x")
+        with pytest.raises(OSError, match="shorter"):
+            channel._upload(digest, 3_000_000, file)
+    assert channel.put_artifact(str(path)) == hashlib.sha256(b"x").hexdigest()
+    channel.close()
+
+
+def test_an_ending_plane_answers_who_is_parked_and_then_is_gone(
+    plane: Plane, worker: Worker
+) -> None:
+    worker.register()
+    parked = worker.acquire()
+    plane.plane.leave()
+    assert parked.result(FINISH_SECONDS).leave is True
+    plane.hang_up()
+    for call in _calls(worker):
+        with pytest.raises(OSError):  # noqa: PT011  any of them: nothing is known
+            call()
+
+
+def test_closing_ends_a_parked_call_and_refuses_others(plane: Plane, worker: Worker) -> None:
+    worker.register()
+    parked = worker.acquire()
+    worker.channel.close()
+    with pytest.raises(OSError):  # noqa: PT011
+        parked.result(FINISH_SECONDS)
+    worker.channel.close()
+    with pytest.raises(OSError):  # noqa: PT011
+        worker.report()
+
+
+def _calls(worker: Worker) -> list[Callable[[], object]]:
+    return [
+        worker.register,
+        worker.report,
+        lambda: worker.channel.append_log("t1", 1, 0, b"x"),
+    ]
