@@ -35,6 +35,8 @@ from gpulayer.control_plane.sessions import Session, Sessions
 from gpulayer.control_plane.wakeups import ANY_JOB, job_topic, worker_topic
 
 LOG = logging.getLogger("gpulayer.plane")
+_HEADS = 8
+"""Least jobs of a shape that a pass looks at."""
 _SHAPES = 4096
 """Most shapes that are remembered between passes."""
 
@@ -66,6 +68,8 @@ class Dispatcher:
         self._shapes: dict[ShapeId, Shape] = {}
         self._said: Mapping[ShapeId, tuple[object, ...]] = {}
         """By the newest pass. A queue that waits for the same reason has nothing to write down."""
+        self._moved = 0
+        """By the newest pass."""
 
     def request(self) -> None:
         """See to it that a pass begins after now. What was committed before now is in it."""
@@ -104,7 +108,9 @@ class Dispatcher:
         with self._lock:
             self._is_queued = False
         now = self._ports.clock.now()
-        queue = tuple(tx.ready_heads(now, self._ports.settings.pass_jobs))
+        # A pass that finds room for all that it looks at is followed by a longer one.
+        heads = min(self._ports.settings.pass_jobs, max(_HEADS, 2 * self._moved))
+        queue = tuple(tx.ready_heads(now, heads))
         if not queue:
             return _IDLE
         shapes = {shape_id: self._shape(tx, shape_id) for shape_id in {p.shape_id for p in queue}}
@@ -122,7 +128,7 @@ class Dispatcher:
                 said[decision.shape_id] = (decision.outcome, decision.verdicts, decision.summary)
             if told or self._said.get(decision.shape_id) != said[decision.shape_id]:
                 tx.put_decision(decision, at=now, inputs={"snapshot": seen})
-        has_more = moved > 0 and len(queue) >= self._ports.settings.pass_jobs
+        has_more = moved > 0 and len(queue) >= heads
         return Pass(moved, frozenset(topics), said, has_more)
 
     def _shape(self, tx: Tx, shape_id: ShapeId) -> Shape:
@@ -154,7 +160,7 @@ class Dispatcher:
         return workers | {job_topic(job.id), ANY_JOB}
 
     def _tell(self, done: Pass) -> Pass:
-        self._said = done.said
+        self._said, self._moved = done.said, done.moved
         self._ports.wakeups.publish(*done.topics)
         if done.has_more:
             self.request()

@@ -140,7 +140,7 @@ class Queries:
             worker=self._worker(reader, task),
             result=reader.result(job.id),
             outputs=reader.outputs(job.id),
-            summary=_summary(reader, job),
+            summary="" if job.state is JobState.SUCCEEDED else _summary(reader, job),
             log_complete=self._is_log_complete(job, tasks),
         )
 

@@ -274,5 +274,6 @@ class Agent:
         return slot.authorised_at + self._session.lease - LEASE_MARGIN
 
     def _remember_less(self, now: float) -> None:
-        keep = self._session.lease + PARK_SECONDS
-        self._done = {task: at for task, at in self._done.items() if at + keep >= now}
+        over = now - self._session.lease - PARK_SECONDS
+        while self._done and self._done[oldest := next(iter(self._done))] < over:
+            del self._done[oldest]
