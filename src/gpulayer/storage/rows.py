@@ -11,6 +11,7 @@ import dataclasses
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
+from functools import cache
 from operator import attrgetter
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -100,7 +101,15 @@ def as_enum(kind: type[StrEnum]) -> Codec:
 
 
 def _plain(value: Any) -> Any:
-    return dict(value) if isinstance(value, Mapping) else dataclasses.asdict(value)
+    """One level; the encoder comes back for the next. `asdict` would copy all of it first."""
+    if isinstance(value, Mapping):
+        return dict(value)
+    return {name: getattr(value, name) for name in _field_names(value.__class__)}
+
+
+@cache
+def _field_names(record: type) -> tuple[str, ...]:
+    return tuple(field.name for field in dataclasses.fields(record))
 
 
 # ASCII only: surrogates (bytes of argv that are not UTF-8) survive as escapes.
