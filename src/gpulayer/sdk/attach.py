@@ -89,7 +89,6 @@ class Attachment:
         `stdin=False`: the job reads nothing. `say` gets lines for the person, without newline.
         Raises `wrong-world`, `plane-unreachable`.
         """
-        streams.fill_closed()
         screen = terminal.Screen.controlling()
         try:
             request = AttachRequest(places, seen, screen, streams.decide(screen, stdin=stdin))

@@ -16,6 +16,7 @@ import json
 import os
 import select
 import socket
+import sys
 
 from gpulayer._version import __version__
 from gpulayer.api.wire import Wire
@@ -68,6 +69,8 @@ def start(places: Places) -> None:
         return
     _refuse_inside_job(places)
     places.create()
+    if notice := places.say_once():
+        sys.stderr.write(f"gpulayer: {notice}\n")
     clock = SystemClock()
     begun = clock.monotonic()
     lock = os.open(places.start_lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

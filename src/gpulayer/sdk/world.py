@@ -20,6 +20,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from gpulayer.sdk import interpreter
 from gpulayer.sdk.identity import require_same
 from gpulayer.sdk.places import Places
+from gpulayer.sdk.streams import fill_closed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -79,7 +80,9 @@ class World:
 
 
 def of_terminal(argv: Sequence[str], client: interpreter.Client | None = None) -> World:
-    """The world of a line typed in a terminal; for the command line."""
+    """The world of a line typed in a terminal; for the command line. Closed standard streams are
+    filled first: else the folder's descriptor would become one of them."""
+    fill_closed()
     entries = original_environment()
     folder, folder_fd = _folder(_mapping(entries))
     chosen = interpreter.for_line(argv, _mapping(entries), folder, client)
