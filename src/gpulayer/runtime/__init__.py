@@ -1,0 +1,30 @@
+"""The room of processes: what owns a job's processes, and what runs inside them.
+
+Stdlib only, self-contained, any Python from 3.8; one thread wherever it forks.
+
+    agent --.                      .-- leaf (cgroup) -- job            the usual task
+             > s.sock  supervisor <
+    client -'                      '-- keeper -- job                   no cgroup, or a terminal
+
+    supervisor   one process per home: lock, socket, idle end. Its docstring is the protocol
+      dispatch     what each request does           peers      its connections
+      roster       every task, and those of before  attaches   who watches
+      tasks        one task: body, streams, log     tails      who follows a log
+      launches     request -> what a child needs    envelopes  the worlds of terminals
+    body         the processes of a task, from fork to proof that none is left
+      spawn, quick from fork to exec, the long and the short way
+      cgroup       leaves: kill and proof           processes  subreaper, descendants, markers
+      keeper       a body in a process of its own   keeping    that process
+      ladder       INT, TERM, KILL
+    streams      read end -> redaction -> segment and client; `plumbing` lays the ends,
+                 `terminal` opens the ptys, `redaction` is pure
+    segments     the log of a task: records in one file
+    journal      what was begun, and how it ended;  `past` and `sweep` read it after a death
+    frames       the bytes on the socket, and the client's side of them
+    loop         descriptors, timers, signals
+    function_runner, daemon, crash                  a function's process; how ours are started
+
+The supervisor is the authority on what runs: a task is over when it says so, and it says so only
+once nothing of it lives and its last byte is in the log. It never decides what to run, retries
+nothing, and knows no GPU.
+"""

@@ -20,14 +20,19 @@ MIRRORS = {"PAGER": "cat", "GIT_PAGER": "cat"}
 
 
 class Source:
-    """One read end: what comes out of it, under which labels."""
+    """One read end: what comes out of it, under which labels.
 
-    __slots__ = ("fd", "frame", "stream")
+    `copying` is a byte shared with the task's keeper, not 0 while bytes were read and are not yet
+    in the log: should the supervisor die then, the keeper says that some are missing.
+    """
+
+    __slots__ = ("copying", "fd", "frame", "stream")
 
     def __init__(self, fd: int, stream: int, frame: str) -> None:
         self.fd = fd
         self.stream = stream
         self.frame = frame
+        self.copying = memoryview(bytearray(1))
 
 
 class Plumbing:

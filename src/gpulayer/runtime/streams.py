@@ -76,6 +76,13 @@ class Pump:
 
     def _read(self) -> bool:
         """Copies one chunk. False at the end (then `_ended`), or where there is nothing now."""
+        self.source.copying[0] = 1
+        try:
+            return self._copy()
+        finally:
+            self.source.copying[0] = self._redactor is not None and self._redactor.holds
+
+    def _copy(self) -> bool:
         try:
             data = os.read(self.source.fd, CHUNK) if self.is_open else b""
         except BlockingIOError:

@@ -13,7 +13,8 @@ import signal
 from gpulayer.runtime import cgroup, crash, exits, frames, launches, plumbing, terminal
 from gpulayer.runtime.body import Body
 from gpulayer.runtime.journal import LISTED, Birth
-from gpulayer.runtime.keeper import Keeper, Post
+from gpulayer.runtime.keeper import Keeper
+from gpulayer.runtime.keeping import Post
 from gpulayer.runtime.ladder import Ladder
 from gpulayer.runtime.past import BIRTH, LOG, remove_files
 from gpulayer.runtime.segments import Writer
