@@ -16,6 +16,9 @@ from typing import Any
 from gpulayer.clock import SystemClock
 from gpulayer.control_plane.wakeups import Wakeups
 
+_LARGEST = (1 << 63) - 1
+_DIGITS = len(str(_LARGEST)) + 1
+
 
 @dataclass(frozen=True, slots=True)
 class Call:
@@ -29,14 +32,17 @@ class Call:
     def seconds(self, name: str, most: float) -> float:
         """A duration of the query, 0 when absent or malformed, at most `most`."""
         try:
-            return min(max(float(self.query.get(name, 0) or 0), 0.0), most)
+            asked = float(self.query.get(name, 0) or 0)
         except ValueError:
             return 0.0
+        return min(asked, most) if asked > 0 else 0.0  # NaN is malformed
 
     def number(self, name: str, default: int = 0) -> int:
-        """A whole number of the query that is not negative."""
+        """A whole number of the query; not negative, and one that the store can hold."""
         text = self.query.get(name, "")
-        return int(text) if text.isascii() and text.isdigit() else default
+        if not (text.isascii() and text.isdigit()):
+            return default
+        return min(int(text[:_DIGITS]), _LARGEST)
 
 
 @dataclass(frozen=True, slots=True)

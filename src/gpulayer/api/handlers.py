@@ -15,6 +15,7 @@ from typing import Any, Protocol
 from gpulayer._version import __version__
 from gpulayer.api.answers import Call, Parked, Raw
 from gpulayer.artifacts.store import LocalArtifacts
+from gpulayer.contracts.fitting import fitted
 from gpulayer.contracts.messages import WIRE, Acquire, Register, Report
 from gpulayer.control_plane.plane import ControlPlane
 from gpulayer.control_plane.ports import then
@@ -28,6 +29,19 @@ STOP_SECONDS = 15.0
 """How long a forced stop waits for cancelled jobs to end."""
 LOG_BYTES = 1 << 20
 """Most log bytes of one answer."""
+
+_SUBMISSION = {
+    "spec": "Mapping[str, Any]",
+    "origin": "Mapping[str, Any] | None",
+    "idempotency_key": "str | None",
+    "envelope_id": "str | None",
+}
+_BATCH = {"jobs": "tuple[Mapping[str, Any], ...]"}
+_CANCEL = {"mode": "str", "grace_seconds": "float"}
+_GC = {"dry_run": "bool", "older_than": "float | None"}
+_STOP = {"force": "bool"}
+_TAKEOVER = {"socket": "str", "version": "str", "kind": "str"}
+"""What the bodies hold, as `contracts.fitting` names it."""
 
 
 class Host(Protocol):
@@ -79,9 +93,7 @@ class Handlers:
         return then(jobs, lambda accepted: self._plane.job(accepted[0].id))
 
     def submit_batch(self, call: Call) -> Any:
-        wanted = call.body.get("jobs")
-        if not isinstance(wanted, list):
-            raise UsageError("usage", "a batch needs a list of jobs")
+        wanted = fitted("a batch", call.body, _BATCH).get("jobs") or ()
         before = self._plane.last_end()
         jobs = self._plane.submit([_submission(one, call.body) for one in wanted])
         return then(
@@ -101,7 +113,8 @@ class Handlers:
         )
 
     def plan(self, call: Call) -> Any:
-        return self._plane.plan(call.body.get("spec") or {}, call.body.get("origin") or {})
+        body = fitted("a plan", call.body, _SUBMISSION)
+        return self._plane.plan(body.get("spec") or {}, body.get("origin") or {})
 
     def jobs(self, call: Call) -> Any:
         return {
@@ -163,7 +176,7 @@ class Handlers:
         return Parked((job_topic(job_id),), call.seconds("wait", PARK_SECONDS), look)
 
     def cancel(self, call: Call) -> Any:
-        body = call.body
+        body = fitted("a cancel", call.body, _CANCEL)
         job = self._plane.cancel(
             call.path["selector"],
             mode=body.get("mode", "term"),
@@ -172,7 +185,7 @@ class Handlers:
         return then(job, lambda asked: self._plane.job(asked.id))
 
     def retry(self, call: Call) -> Any:
-        body = call.body
+        body = fitted("a retry", call.body, _SUBMISSION)
         job = self._plane.retry(
             call.path["selector"],
             origin=body.get("origin"),
@@ -211,7 +224,7 @@ class Handlers:
         return {"processes": self._host.processes(), "jobs": dict(self._plane.counts())}
 
     def gc(self, call: Call) -> Any:
-        asked = call.body
+        asked = fitted("a collection", call.body, _GC)
         done = self._disk.submit(
             self._plane.gc, dry_run=bool(asked.get("dry_run")), older_than=asked.get("older_than")
         )
@@ -219,7 +232,7 @@ class Handlers:
 
     def stop(self, call: Call) -> Any:
         """Refused while jobs have not ended; with `force` they are cancelled first."""
-        if not call.body.get("force"):
+        if not fitted("a stop", call.body, _STOP).get("force"):
             unfinished = self._plane.jobs(limit=5)
             if unfinished:
                 raise RefusedError(
@@ -239,7 +252,7 @@ class Handlers:
         return Parked((ANY_JOB,), STOP_SECONDS, look)
 
     def takeover(self, call: Call) -> Any:
-        return self._host.takeover(call.body)
+        return self._host.takeover(fitted("a takeover", {"socket": "", **call.body}, _TAKEOVER))
 
     def register(self, call: Call) -> Any:
         return then(self._plane.register(Register.from_json(call.body)), lambda r: r.to_json())
@@ -266,11 +279,11 @@ class Handlers:
 
 
 def _submission(body: Mapping[str, Any], shared: Mapping[str, Any]) -> Submission:
-    spec = body.get("spec")
-    if not isinstance(spec, Mapping):
+    if fitted("a submission", body, _SUBMISSION).get("spec") is None:
         raise UsageError("usage", "a submission needs a spec")
+    fitted("a submission", shared, _SUBMISSION)
     return Submission(
-        spec=spec,
+        spec=body["spec"],
         origin=shared.get("origin") or {},
         idempotency_key=body.get("idempotency_key"),
         envelope_id=shared.get("envelope_id"),

@@ -92,12 +92,26 @@ class App:
 
 def _parsed(data: bytes) -> dict[str, Any]:
     try:
-        body = json.loads(data) if data else {}
+        body = _DECODER.decode(data.decode()) if data else {}
     except (ValueError, RecursionError) as error:
         raise UsageError("usage", f"the request is not JSON: {error}") from None
     if not isinstance(body, dict):
         raise UsageError("usage", "the request is not a JSON object")
     return body
+
+
+def _no_number(text: str) -> float:
+    raise ValueError(f"{text} is no number of JSON")
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a key is given twice")
+    return found
+
+
+_DECODER = json.JSONDecoder(parse_constant=_no_number, object_pairs_hook=_object)
 
 
 def _respond(answer: Any) -> Response:

@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from gpulayer.contracts.fitting import fitted_to
+
 Vendor = Literal["nvidia", "apple", "amd"]
 MemoryKind = Literal["dedicated", "unified"]
 
@@ -88,6 +90,7 @@ class WorkerCapabilities:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> WorkerCapabilities:
+        """Raises UsageError where a fact is not what it should be."""
         known = _known(cls, data)
         gpus = data.get("gpus", ())
         known["gpus"] = None if gpus is None else tuple(_gpu(g) for g in gpus)
@@ -105,4 +108,4 @@ def _gpu(data: Mapping[str, Any]) -> GpuDevice:
 
 def _known(cls: type, data: Mapping[str, Any]) -> dict[str, Any]:
     names = {f.name for f in dataclasses.fields(cls)}
-    return {key: value for key, value in data.items() if key in names}
+    return {key: value for key, value in fitted_to(cls, data).items() if key in names}

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 from gpulayer import _version
+from gpulayer.contracts.fitting import fitted_to
 
 WIRE = _version.WIRE
 """Major version of these messages; peers with another one refuse each other by name."""
@@ -27,6 +28,8 @@ class Message:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
+        """Raises UsageError where a field does not hold what it says, or is missing."""
+        fitted_to(cls, data)
         values: dict[str, Any] = {}
         for spec in dataclasses.fields(cls):
             if spec.name in data:

@@ -13,7 +13,7 @@ from gpulayer.control_plane.dispatch import Dispatcher
 from gpulayer.control_plane.ports import Ports
 from gpulayer.control_plane.scheduler.place import place
 from gpulayer.control_plane.scheduler.shapes import shape_id, shape_of
-from gpulayer.control_plane.submission import refuse_unbuilt
+from gpulayer.control_plane.submission import fitted_origin, refuse_unbuilt
 
 
 class Foresight:
@@ -29,7 +29,7 @@ class Foresight:
         valid = validate_spec(spec)
         refuse_unbuilt(valid)
         body = spec_to_json(valid)
-        shape = shape_of(body, origin)
+        shape = shape_of(body, fitted_origin(origin))
         fails = valid.placement.on_unschedulable == "fail"
         pending = Pending(JobId("planned"), shape_id(shape), valid.priority, 0, fails)
         with self._ports.store.read() as reader:

@@ -34,6 +34,7 @@ class Registry:
 
     def register(self, message: Register) -> Future[Registered]:
         """Begin or continue an incarnation. Older acquires of the worker are answered empty."""
+        WorkerCapabilities.from_json(message.capabilities)  # refused before it is stored
         now = self._ports.clock.now()
 
         def record(tx: Tx) -> tuple[Worker, Registered, set[str]]:

@@ -73,6 +73,8 @@ class Reports:
         return reply
 
     def _record(self, session: Session, message: Report) -> Future[ReportReply]:
+        if message.capabilities is not None:
+            WorkerCapabilities.from_json(message.capabilities)  # refused before it is stored
         sizes = self._keep_logs(message)
         now, heard = self._ports.clock.now(), self._ports.clock.monotonic()
         was_away = not self._sessions.is_online(session, heard)

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gpulayer.contracts.decision import Shape
+from gpulayer.contracts.fitting import fitted
 from gpulayer.contracts.ids import EnvelopeId, JobId
 from gpulayer.contracts.jobspec import JobSpec, spec_to_json, validate_spec
 from gpulayer.contracts.notyet import not_yet
@@ -29,6 +30,14 @@ from gpulayer.control_plane.wakeups import ANY_JOB, job_topic, worker_topic
 from gpulayer.errors import RefusedError, UsageError
 
 _SUFFIX = 8
+_INTERPRETER = dict.fromkeys(("path", "version", "why"), "str | None")
+_FUNCTION = {"sys_path": "tuple[str, ...] | None"}
+_ORIGIN = {
+    **dict.fromkeys(("attach_id", "cwd", "host", "user", "argv_text"), "str | None"),
+    **dict.fromkeys(("session", "parent_job"), "str | None"),
+    **dict.fromkeys(("interpreter", "function"), "Mapping[str, Any] | None"),
+    "visible_gpus": "tuple[str, ...] | None",
+}
 _MODES = ("int", "term", "kill")
 
 
@@ -150,7 +159,7 @@ class SubmissionDesk:
         refuse_unbuilt(spec)
         if submission.envelope_id:
             self._envelopes.use([submission.envelope_id], self._ports.clock.monotonic())
-        body, origin = spec_to_json(spec), dict(submission.origin)
+        body, origin = spec_to_json(spec), dict(fitted_origin(submission.origin))
         self._check_sizes(submission.idempotency_key, origin)
         shape = shape_of(body, origin)
         job = Job(
@@ -235,6 +244,14 @@ class SubmissionDesk:
         job, topics = told
         self._ports.wakeups.publish(*topics)
         return job
+
+
+def fitted_origin(given: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What is read of an origin holds what it should. UsageError where it does not."""
+    fitted("the origin", given, _ORIGIN)
+    for name, kinds in (("interpreter", _INTERPRETER), ("function", _FUNCTION)):
+        fitted(f"the origin's {name}", given.get(name) or {}, kinds)
+    return given
 
 
 def refuse_unbuilt(spec: JobSpec) -> None:

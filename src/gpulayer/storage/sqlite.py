@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import errno
 import os
+import shlex
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from urllib.parse import quote
 
-from gpulayer.errors import GPULayerError, StorageError
+from gpulayer.errors import GPULayerError, StorageError, UsageError
 
 Connection = sqlite3.Connection
 MEMORY = ":memory:"
@@ -91,20 +92,26 @@ def storage_errors(path: str) -> Iterator[None]:
     """Turn what SQLite says about the file into our errors."""
     try:
         yield
-    except sqlite3.Error as error:
+    except (sqlite3.Error, UnicodeEncodeError, OverflowError) as error:
         raise as_ours(error, path) from error
 
 
 def as_ours(error: BaseException, path: str) -> BaseException:
     """Our error for one of SQLite's; any other is given back as it is."""
+    if isinstance(error, UnicodeEncodeError | OverflowError):
+        return UsageError("usage", f"a value that no store can hold: {error}")
     if not isinstance(error, sqlite3.Error):
         return error
     slug = _SLUGS.get(_code(error) & 0xFF, "internal")
     if _code(error) == sqlite3.SQLITE_IOERR_SHMSIZE:
         slug = "disk-full"
+    folder = os.path.dirname(path)
     if slug == "internal":
         return GPULayerError(slug, f"The store refused a statement: {error}.", where=path)
-    hint = "gpulayer gc --dry-run" if slug == "disk-full" else "gpulayer doctor"
+    hint = {
+        "disk-full": "gpulayer gc --dry-run",
+        "corrupt": f"mv {shlex.quote(folder)} {shlex.quote(folder + '.damaged')}",
+    }.get(slug, "gpulayer doctor")
     return StorageError(slug, _SENTENCES[slug], where=path, why=str(error), hint=hint)
 
 
