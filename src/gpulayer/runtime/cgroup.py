@@ -24,7 +24,10 @@ class Leaf:
 
     def __init__(self, path: str) -> None:
         self.path = path
-        os.makedirs(path, exist_ok=True)
+        try:
+            os.makedirs(path, exist_ok=True)
+        except FileNotFoundError:
+            os.makedirs(path, exist_ok=True)  # `_tidy` of another home came between
         self.procs = os.open(os.path.join(path, "cgroup.procs"), os.O_WRONLY | os.O_CLOEXEC)
         self.events = os.open(os.path.join(path, "cgroup.events"), os.O_RDONLY | os.O_CLOEXEC)
 
@@ -74,6 +77,7 @@ def find_parent(label: str) -> str | None:
         enters = os.access(os.path.join(mount + _own_path(), "cgroup.procs"), os.W_OK)
         probe.close()
         if enters:
+            _tidy(os.path.dirname(parent), os.path.basename(parent))
             return parent
     return None
 
@@ -109,6 +113,16 @@ def end_leaf(path: str) -> int:
     finally:
         leaf.close()
     return ended
+
+
+def _tidy(folder: str, own: str) -> None:
+    """Removes the empty folders of other homes; one that is in use is made again with its leaf."""
+    for name in _folders(folder):
+        if name.startswith(PREFIX) and name != own:
+            try:
+                os.rmdir(os.path.join(folder, name))
+            except OSError:
+                pass  # it holds leaves
 
 
 def pids_below(path: str) -> list[int]:

@@ -34,7 +34,22 @@ def test_a_leaf_holds_what_enters_and_is_empty_after_the_kill(sleeper):
         assert cgroup.end_leaves(parent) == 0
     finally:
         leaf.close()
-        os.rmdir(parent)
+        cgroup.find_parent(f"unit-{os.getpid()}-after")  # as the next home does
+        assert not os.path.exists(parent)
+
+
+def test_folders_that_dead_homes_left_are_removed_and_a_living_home_makes_its_own_again():
+    first = cgroup.find_parent(f"unit-{os.getpid()}-a")
+    second = cgroup.find_parent(f"unit-{os.getpid()}-b")
+    assert first is not None
+    assert second is not None
+    assert not os.path.exists(first)
+    leaf = cgroup.Leaf(os.path.join(first, "one"))
+    third = cgroup.find_parent(f"unit-{os.getpid()}-c")
+    assert os.path.exists(leaf.path)
+    leaf.close()
+    for path in (first, third):
+        os.rmdir(path)
 
 
 def test_what_carries_the_marker_is_found_and_ended(sleeper):
