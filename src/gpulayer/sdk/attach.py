@@ -9,8 +9,11 @@ Bytes come from the supervisor in frames and go to descriptors 1 and 2 as they a
 stops holds the job back, a reader that leaves is told to it. The client ends after the last byte.
 Losing the client (a closed terminal, SIGKILL) detaches: the job goes on and so does its log.
 
-The loop belongs to the main thread, since it owns the process's signals while it runs. It is one
-file because all that may happen to an attached client is read best in one place.
+The loop belongs to the main thread, since it owns the process's signals while it runs.
+
+    attach_request   what is asked of the supervisor       reactions   what signals and keys do
+    streams          descriptors 0, 1 and 2                plane_side  what only the plane knows
+    terminal         the person's terminal                 interrupts  what Ctrl-C means; the end
 """
 
 from __future__ import annotations
@@ -19,13 +22,13 @@ import os
 import select
 import signal
 
-from gpulayer.clock import SystemClock
 from gpulayer.runtime import frames
-from gpulayer.sdk import interrupts, streams, terminal
+from gpulayer.sdk import streams, terminal
 from gpulayer.sdk.attach_request import AttachRequest
 from gpulayer.sdk.caught import Caught
-from gpulayer.sdk.interrupts import ExitReport, Ladder
+from gpulayer.sdk.interrupts import ExitReport
 from gpulayer.sdk.plane_side import PlaneSide
+from gpulayer.sdk.reactions import Reactions
 from gpulayer.sdk.streams import Outlet
 
 TYPE_CHECKING = False
@@ -37,8 +40,7 @@ if TYPE_CHECKING:
     from gpulayer.sdk.terminal import Screen
     from gpulayer.sdk.world import World
 
-STOP_SECONDS = 0.3
-"""How long a job may take to stop by itself after Ctrl-Z before it is stopped."""
+LOOK_SECONDS = 0.05
 ASK_SECONDS = 0.1
 """A job that has not begun by then may never: from then on the plane is asked too."""
 
@@ -60,20 +62,14 @@ class Attachment:
         self._supervisor = supervisor
         self._screen = screen
         self._request = request
-        self._streams = request.streams
         self._plane = plane
-        self._say = say
-        self._clock = SystemClock()
-        self._ladder = Ladder()
         self._caught = Caught()
+        self._reactions = Reactions(self._send, plane, screen, request.streams, self._caught, say)
         self._outlets: dict[str, Outlet] = {}
-        self._has_started = False
-        self._stopping = 0.0
         self._report: ExitReport | None = None
         self._last: ExitReport | None = None
         """How the attempt before ended."""
         self._attempts = 1
-        self._job_id = ""
 
     @classmethod
     def open(
@@ -119,14 +115,15 @@ class Attachment:
     def relay(self, job_id: str, *, attempts: int = 1) -> ExitReport:
         """Carry bytes, keys and signals until the job has ended, or the person left it. Within
         `with` only. `attempts`: how many the job may have; a failed one may not be its last."""
-        self._job_id = job_id
         self._attempts = attempts
-        self._plane.job_id = job_id
+        self._plane.job_id = self._reactions.job_id = job_id
         self._outlets = {frames.STDOUT: Outlet(1), frames.STDERR: Outlet(2)}
         self._outlets[frames.TERMINAL] = self._outlets[frames.STDOUT]
         try:
             while self._report is None or any(o.is_full for o in self._outlets.values()):
                 self._turn()
+                if self._reactions.has_left:
+                    return ExitReport("left", 130, reason="user", message="left while it ended")
             return self._report
         finally:
             if self._screen is not None:
@@ -155,7 +152,9 @@ class Attachment:
         ready = dict(poll.poll(self._patience()))
         if self._caught.fd in ready:
             for signum in self._caught.arrived():
-                self._on_signal(signum)
+                if signum == signal.SIGHUP:
+                    self.close()
+                self._reactions.to(signum)
         self._write(ready)
         if watched in ready:
             self._receive()
@@ -164,8 +163,9 @@ class Attachment:
         if plane in ready:
             self._plane.hear()
         self._believe_plane()
-        if not ready:
-            self._on_silence()
+        self._reactions.look()
+        if not ready and not self._reactions.has_started and self._report is None:
+            self._plane.ask()
 
     def _supervisor_fd(self) -> int:
         return -1 if self._report is not None or self._plane.is_alone else self._supervisor.fileno()
@@ -176,18 +176,11 @@ class Attachment:
 
     def _patience(self) -> float | None:
         """Milliseconds until something is due without any news."""
-        if self._stopping:
-            return STOP_SECONDS * 1000
-        if not self._has_started and not self._plane.is_asked and self._report is None:
+        if self._reactions.is_stopping:
+            return LOOK_SECONDS * 1000
+        if not self._reactions.has_started and not self._plane.is_asked and self._report is None:
             return ASK_SECONDS * 1000
         return None
-
-    def _on_silence(self) -> None:
-        if self._stopping:
-            self._send("signal", signum=int(signal.SIGSTOP), target="group")
-            self._stop()
-        elif not self._has_started and self._report is None:
-            self._plane.ask()
 
     def _write(self, ready: dict[int, int]) -> None:
         for frame in (frames.STDOUT, frames.STDERR):
@@ -198,7 +191,7 @@ class Attachment:
             if events & (select.POLLERR | select.POLLNVAL) and not outlet.has_left:
                 outlet.leave()
             if outlet.has_left and events:
-                self._send("closed", stream=int(frame))
+                self._send({"op": "closed", "stream": int(frame)})
 
     def _receive(self) -> None:
         try:
@@ -216,12 +209,12 @@ class Attachment:
                 had_left = outlet.has_left
                 outlet.put(payload)
                 if outlet.has_left and not had_left:
-                    self._send("closed", stream=2 if kind == frames.STDERR else 1)
+                    self._send({"op": "closed", "stream": 2 if kind == frames.STDERR else 1})
 
     def _on_supervisor_gone(self) -> None:
         """A job that has not begun can still begin under the next one, with these streams. Of one
         that has, only the plane can say how it ended."""
-        if not self._has_started:
+        if not self._reactions.has_started:
             from gpulayer.errors import GPULayerError
 
             self._supervisor.close()
@@ -235,21 +228,21 @@ class Attachment:
     def _on_event(self, event: dict[str, Any]) -> None:
         kind = event.get("event")
         if kind == "started":
-            self._has_started = True
-            if self._is_terminal and self._screen is not None:
-                self._screen.enter()
+            self._reactions.job_started()
         elif kind == "exited":
             self._on_exit(ExitReport.of_task(event["exit"]))
         elif kind == "flags" and self._screen is not None:
             self._screen.mirror_signals(bool(event["isig"]))
         elif kind == "stopped":
-            self._stop()
+            self._reactions.job_stopped()
 
     def _on_exit(self, report: ExitReport) -> None:
         if self._attempts > 1 and report.outcome in ("failed", "timed_out", "lost"):
             self._attempts -= 1
             self._last = report
-            self._has_started = False  # the next attempt comes here too, or the plane says no
+            self._reactions.has_started = (
+                False  # the next attempt comes here too, or the plane says no
+            )
             if self._screen is not None:
                 self._screen.restore()
         else:
@@ -261,7 +254,7 @@ class Attachment:
         job = self._plane.job
         if job is None or self._report is not None:
             return
-        if self._plane.is_alone or not self._has_started:
+        if self._plane.is_alone or not self._reactions.has_started:
             report = ExitReport.of_job(job)
             last = self._last
             is_last = last is not None and last.exit_code == report.exit_code
@@ -275,90 +268,19 @@ class Attachment:
         except OSError:
             keys = b""
         if keys:
-            self._supervisor.send(frames.INPUT, keys)
+            self._send(keys)
         elif self._screen is not None:
             self._screen.is_raw = False  # hung up: nothing to read, nothing to restore
 
-    # --- signals ----------------------------------------------------------------------------
-
-    @property
-    def _is_terminal(self) -> bool:
-        return self._streams.mode == "terminal"
-
-    def _on_signal(self, signum: int) -> None:
-        if signum == signal.SIGINT:
-            self._interrupt()
-        elif signum == signal.SIGTERM:
-            self._plane.cancel("term")
-        elif signum == signal.SIGQUIT:
-            self._pass_on(signum)
-        elif signum == signal.SIGTSTP:
-            if self._has_started:
-                self._stopping = self._clock.monotonic()
-                self._pass_on(signum)
-            else:
-                self._stop()
-        elif signum == signal.SIGWINCH and "terminal" in self._streams.kinds.values():
-            rows, cols = terminal.size(self._screen.fd if self._screen is not None else 1)
-            self._send("winsize", rows=rows, cols=cols)
-        elif signum == signal.SIGHUP:
-            self.close()
-            interrupts.die_by(signal.SIGHUP)
-
-    def _interrupt(self) -> None:
-        is_key = self._is_terminal and self._has_started
-        meaning = self._ladder.press(self._clock.monotonic(), is_key=is_key)
-        if meaning == interrupts.PASS:
-            self._pass_on(signal.SIGINT)
-        elif meaning == interrupts.INTERRUPT:
-            self._plane.cancel("int", interrupts.GRACE_SECONDS)
-            self._tell(
-                f"interrupting {self._job_id}: SIGINT, TERM in {interrupts.GRACE_SECONDS:.0f} s, "
-                "then KILL (Ctrl-C again: KILL now). To keep a job, close its terminal instead"
-            )
-        elif meaning == interrupts.KILL:
-            self._send("kill")
-            self._plane.cancel("kill")
-            self._tell(f"killing {self._job_id}, waiting until all of it is gone (Ctrl-C: leave)")
-        else:
-            self._tell(
-                f"left {self._job_id}; it is still being ended: gpulayer status {self._job_id}"
-            )
-            self._report = ExitReport("left", 130, reason="user", message="left while it ended")
-
-    def _pass_on(self, signum: int) -> None:
-        """As the key that it was, so that the job's own foreground gets it; else as a signal."""
-        key = b""
-        if self._is_terminal and self._screen is not None:
-            key = self._screen.key(signum)
-        if key:
-            self._supervisor.send(frames.INPUT, key)
-        else:
-            self._send("signal", signum=int(signum), target="group")
-
-    def _stop(self) -> None:
-        """The job has stopped: so does its client, as a bare command would. Goes on by SIGCONT."""
-        self._stopping = 0.0
-        if self._screen is not None:
-            self._screen.restore()
-        if self._has_started:
-            self._tell(f"{self._job_id} is stopped; its time limit goes on")
-        self._caught.stop_here()
-        if self._is_terminal and self._screen is not None and self._has_started:
-            self._screen.enter()
-            rows, cols = terminal.size(self._screen.fd)
-            self._send("winsize", rows=rows, cols=cols)
-        self._send("signal", signum=int(signal.SIGCONT), target="group")
-
-    def _send(self, op: str, **fields: Any) -> None:
+    def _send(self, what: bytes | dict[str, Any]) -> None:
+        """Keys or an order, on their way to the job."""
         try:
-            self._supervisor.send_json({"op": op, **fields})
+            if isinstance(what, bytes):
+                self._supervisor.send(frames.INPUT, what)
+            else:
+                self._supervisor.send_json(what)
         except OSError:
             pass  # it is gone; the next read says so
-
-    def _tell(self, text: str) -> None:
-        is_raw = self._screen is not None and self._screen.is_raw
-        self._say(text + "\r" if is_raw and os.isatty(2) else text)
 
 
 def _to_stderr(text: str) -> None:
