@@ -258,6 +258,19 @@ def test_a_killed_client_leaves_its_job_and_the_whole_log(home: LocalHome) -> No
     assert home.log(home.jobs()[0]["id"]) == b"first\nsecond\n"
 
 
+def test_every_attempt_is_shown_and_the_last_one_counts(home: LocalHome) -> None:
+    script = "echo attempt $GPULAYER_ATTEMPT; test $GPULAYER_ATTEMPT = 2 || exit 3; exit 4"
+    retrying = [*RUN[:-1], "--retries", "1", "--retry-on", "failed", "--"]
+    done = subprocess.run(
+        [*retrying, "sh", "-c", script],
+        env=home.environ,
+        cwd=home.work,
+        capture_output=True,
+        timeout=SECONDS,
+    )
+    assert (done.stdout, done.returncode) == (b"attempt 1\nattempt 2\n", 4)
+
+
 def test_a_core_file_is_the_jobs_alone(home: LocalHome) -> None:
     limit = resource.getrlimit(resource.RLIMIT_CORE)
     client = home.popen("sh", "-c", "kill -SEGV $$")

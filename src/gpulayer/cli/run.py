@@ -78,7 +78,8 @@ def attached(
         job = wire.call("POST", "/v1/jobs", body)
         if is_talking:
             render.say(f"job {job['id']}{_python(words, seen)}")
-        report = attachment.relay(job["id"])
+        attempts = int((spec.get("retry") or {}).get("max_attempts", 1))
+        report = attachment.relay(job["id"], attempts=attempts)
     if report.outcome != "left" and (is_talking or report.exit_code in OURS):
         ended = wire.call("GET", job_path(job["id"], wait=5.0), park=5.0)
         _tell_end(wire, ended, is_talking, by_key=report.signal in (signal.SIGINT, signal.SIGQUIT))
