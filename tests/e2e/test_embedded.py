@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import gpulayer as gl
 from gpulayer.sdk import scratch
 from gpulayer.sdk.embedded import open_embedded
 from tests.support.local_home import LocalHome
@@ -64,6 +65,39 @@ def test_leaving_cancels_what_was_submitted_through_it_and_says_so(programs: Pro
         code, _, said = program.end()
     assert code == 0
     assert said == f"gpulayer: cancelled with its embedded plane: {job}\n"
+
+
+def test_every_verb_answers_in_memory() -> None:
+    """There, readers wait for the writer: whoever is told by it must be able to read."""
+    client = open_embedded(":memory:")
+    try:
+        job = client.submit(["sleep", "1000"], name="long")
+        client.call("GET", client.path(job.id, wait=30, until="started"))
+        job.cancel()
+        assert isinstance(job.exception(30), gl.JobCancelledError)
+        again = job.retry()
+        again.cancel(now=True)
+        assert again.wait(30).status == "cancelled"
+        assert [found.id for found in client.jobs(all=True)] == [again.id, job.id]
+        assert job.events()
+        assert job.why()["outcome"] == "placed"
+        assert client.plan(["true"])["outcome"]
+        assert client.workers()[0]["id"] == "local"
+        spec = {"workload": {"kind": "command", "command": ["true"]}}
+        assert client.call("POST", "/v1/jobs", {"spec": spec})["state"] == "queued"
+    finally:
+        client.close()
+
+
+def test_a_long_map_goes_in_several_batches_and_is_cancelled_whole() -> None:
+    client = open_embedded(":memory:")
+    try:
+        jobs = client.submit_specs([{"workload": {"kind": "command", "command": ["true"]}}] * 1_200)
+        assert len({job.id for job in jobs}) == 1_200
+        began = gl.gather(*jobs[:4])
+        assert began == [0, 0, 0, 0]
+    finally:
+        client.close()
 
 
 def test_a_program_that_never_leaves_it_ends_all_the_same(

@@ -55,25 +55,26 @@ class Commits:
         self._broken: StorageError | None = None
 
     def run(self, batch: Sequence[Command]) -> None:
-        """Commit and answer every command of `batch`. Raises only what a fault raises."""
-        with self.lock:
-            self._run(batch)
+        """Commit and answer every command of `batch`. Raises only what a fault raises.
 
-    def _run(self, batch: Sequence[Command]) -> None:
+        Answered without the lock: whoever hears the answer may look at the store at once.
+        """
+        with self.lock:
+            outcomes = self._run(batch)
+        if batch:
+            self._answer(batch, outcomes)
+
+    def _run(self, batch: Sequence[Command]) -> list[object]:
         if not batch:
-            return
+            return []
         try:
-            outcomes = self._transaction(batch)
+            return self._transaction(batch)
         except _Failed as failed:
             if len(batch) == 1 or self._broken is not None:
-                self._answer(batch, [failed.error] * len(batch))
-                return
+                return [failed.error] * len(batch)
             first, behind = failed.position, failed.position + 1
-            self._run(batch[:first])
-            self._run(batch[first:behind])
-            self._run(batch[behind:])
-        else:
-            self._answer(batch, outcomes)
+            parts = (batch[:first], batch[first:behind], batch[behind:])
+            return [outcome for part in parts for outcome in self._run(part)]
 
     def _transaction(self, batch: Sequence[Command]) -> list[object]:
         """Outcomes by command: a value, or a `_Refusal`. Raises _Failed after a rollback."""
