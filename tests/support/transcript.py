@@ -21,10 +21,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
+from gpulayer.errors import SLUGS
 from tests.support.local_home import SECONDS, LocalHome
 
 PIECE = re.compile(r"^\$ ", re.MULTILINE)
 ID = re.compile(r"(?<![-\w])([A-Za-z0-9_][\w.-]*?)-([0-9a-hjkmnp-tv-z]{8})(?![-\w])")
+WORDS = frozenset(SLUGS)
+"""What looks like a job's id and is none."""
 KEEP = (
     "{ pwd; declare -px; } > \"$STATE.new\"; mv \"$STATE.new\" \"$STATE\""
 )  # fmt: skip
@@ -63,23 +66,29 @@ class Session:
         self._state = home.folder / "state"
         tools = home.folder / "bin"
         tools.mkdir()
-        for name, line in (("gpulayer", "-m gpulayer "), ("python", ""), ("pip", "-m pip ")):
-            script = tools / name
-            script.write_text(f'#!/bin/sh\nexec {sys.executable} {line}"$@"\n')
-            script.chmod(0o755)
+        (home.folder / "person").mkdir()
+        script = tools / "gpulayer"
+        script.write_text(f'#!/bin/sh\nexec {sys.executable} -m gpulayer "$@"\n')
+        script.chmod(0o755)
         self.environ = {
             **home.environ,
-            "PATH": f"{tools}:{home.environ['PATH']}",
+            "PATH": f"{tools}:{Path(sys.executable).parent}:{home.environ['PATH']}",
             "STATE": str(self._state),
             "LC_ALL": "C.UTF-8",
+            "TOOLS": str(Path(__file__).parent),
+            "HOME": str(home.folder / "person"),
         }
 
     def run(self, step: Step) -> str:
         """What the command prints, as it is. `-ID` in it stands for the newest job of that name."""
         command = re.sub(r"([\w.-]+?)-ID\b", lambda m: self._ids[m[1]], step.command)
-        words = f'cd "$(head -1 "$STATE")" && eval "$(tail -n +2 "$STATE")"' if (
-            self._state.exists()
-        ) else ":"
+        for name, folder in (("WORK", self.home.work), ("FOLDER", self.home.folder)):
+            command = re.sub(rf"\b{name}\b", str(folder), command)
+        words = (
+            'cd "$(head -1 "$STATE")" && eval "$(tail -n +2 "$STATE")"'
+            if (self._state.exists())
+            else ":"
+        )
         script = f"{words}\n(exit {self._status})\n{command}\ns=$?\n{KEEP}\nexit $s"
         process = subprocess.Popen(
             ["bash", "-c", script],
@@ -93,11 +102,17 @@ class Session:
         if step.printed.startswith("^C"):
             self.home.until_running(1)
             os.killpg(process.pid, signal.SIGINT)
-        printed, _ = process.communicate(timeout=SECONDS)
+        try:
+            printed, _ = process.communicate(timeout=SECONDS)
+        except subprocess.TimeoutExpired as silence:
+            os.killpg(process.pid, signal.SIGKILL)
+            printed, _ = process.communicate()
+            raise AssertionError(f"no end: {command}: {printed!r}") from silence
         self._status = process.returncode if process.returncode >= 0 else 128 - process.returncode
         text = printed.decode(errors="replace").rstrip("\n")
-        for name, ending in ID.findall(text):
-            self._ids[name] = f"{name}-{ending}"
+        for found in ID.finditer(text):
+            if found[0] not in WORDS:
+                self._ids[found[1]] = found[0]
         return f"^C\n{text}".rstrip("\n") if step.printed.startswith("^C") else text
 
 
@@ -107,19 +122,25 @@ def settled(text: str, home: LocalHome) -> str:
     for pattern, kind in (
         (re.escape(str(home.work)), "WORK"),
         (re.escape(str(home.folder)), "FOLDER"),
+        (r"\bgpl-[0-9a-f]{16}\b", "gpl-HASH"),
         (r"\(no GPU found[^()]*(\([^()]*\)[^()]*)*\)", "(WHY)"),
         (r"(?m)^(\S+): no GPU found.*$", r"\1: (WHY)"),
         (rf"(?<![\w.-]){host}(?![\w.-])", "HOST"),
-        (ID.pattern, r"\1-ID"),
+        (ID.pattern, _id),
         (r"\b\d{2}:\d{2}:\d{2}\b", "HH:MM:SS"),
         (r"\b\d+\.\d s\b", "N.N s"),
         (r"\b\d+ of \d+\b", "N of N"),
-        (r"has \d+ in all", "has N in all"),
+        (r"\b\d+ in all", "N in all"),
+        (r"\b\d+(\.\d+)? [kMG]?B\b", "N GB"),
         (r"\b3\.\d+\.\d+\b", "3.X.Y"),
         (r"(?<=\S) {2,}", "  "),
     ):
         text = re.sub(pattern, kind, text)
     return "\n".join(line.rstrip() for line in text.split("\n"))
+
+
+def _id(found: re.Match[str]) -> str:
+    return found[0] if found[0] in WORDS else f"{found[1]}-ID"
 
 
 def agrees(wanted: str, printed: str) -> bool:

@@ -109,10 +109,17 @@ def _debug() -> click.Option:
     )  # fmt: skip
 
 
-@click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=Verbs,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 @click.version_option(_version.__version__, "-V", "--version", message="gpulayer %(version)s")
-def cli() -> None:
+@click.pass_context
+def cli(ctx: click.Context) -> None:
     """Run work on every machine you have, described once."""
+    if ctx.invoked_subcommand is None:
+        render.data(ctx.get_help())
 
 
 cli.params.append(_debug())

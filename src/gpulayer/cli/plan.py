@@ -11,11 +11,11 @@ import click
 from gpulayer.cli import render
 from gpulayer.cli.flags import starting_options
 from gpulayer.cli.session import connect, options
-from gpulayer.cli.submit import described, line_of, words_of
+from gpulayer.cli.submit import Described, described, line_of, words_of
 from gpulayer.cli.why import show_decision
 
 
-@click.command("plan", context_settings={"allow_interspersed_args": False})
+@click.command("plan", cls=Described, context_settings={"allow_interspersed_args": False})
 @starting_options
 @options("file", "args", "kwargs", "json", "quiet")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="-- COMMAND...")

@@ -62,8 +62,9 @@ def _state(job: Mapping[str, Any]) -> str:
     text = str(job["state"])
     if job.get("exit_code"):
         text += f", exit code {job['exit_code']}"
-    if job.get("message"):
-        text += f": {job['message']}"
+    message = str(job.get("message") or "")
+    if message and message != f"exit code {job.get('exit_code')}":
+        text += f": {message}"
     if job.get("cancel_requested_at") and job["state"] in ("scheduled", "running"):
         text += " (being cancelled)"
     return text

@@ -14,10 +14,24 @@ from gpulayer.cli.flags import function_workload, spec_from, starting_options
 from gpulayer.cli.session import connect, options
 from gpulayer.errors import NotFoundError, SpecError, UsageError
 
-_FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
 
-@click.command("submit", context_settings={"allow_interspersed_args": False})
+class Described(click.Command):
+    """A command's own options end at its first word; a function, `module:function`, has none."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        words = list(args)
+        rest = super().parse_args(ctx, args)
+        given = list(ctx.params.get("command") or ())
+        if len(given) > 1 and "--" not in words and FUNCTION.fullmatch(given[0]):
+            ctx.allow_interspersed_args = True
+            ctx.params.clear()
+            rest = super().parse_args(ctx, words)
+        return rest
+
+
+@click.command("submit", cls=Described, context_settings={"allow_interspersed_args": False})
 @starting_options
 @options("file", "args", "kwargs", "dry_run", "json", "quiet")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="-- COMMAND...")
@@ -65,7 +79,7 @@ def described(
         return read_job_file(job_file)
     if not command:
         raise UsageError("usage", "nothing to run", hint="gpulayer submit -- python train.py")
-    if len(command) == 1 and _FUNCTION.fullmatch(command[0]):
+    if len(command) == 1 and FUNCTION.fullmatch(command[0]):
         return spec_from(function_workload(command[0], args, kwargs), flags)
     if args is not None or kwargs is not None:
         raise UsageError(

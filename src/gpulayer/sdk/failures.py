@@ -139,6 +139,8 @@ def _what(slug: str, job: Mapping[str, Any], reported: Mapping[str, Any]) -> str
         return f"was lost{where} ({tries}); whether its work was done is not known"
     if slug in _WANTS:
         return _WANTS[slug]
+    if slug == "result-not-json":
+        return f"returned what is not plain JSON: {message}"
     if job.get("reason") == "exited":
         return f"ended with exit code {job.get('exit_code')}{where}"
     return f"could not run: {message}" if message else f"{job['state']}{where}"

@@ -6,60 +6,12 @@ import io
 import os
 import socket
 import tempfile
-import threading
 from collections.abc import Iterator
 
 import pytest
 
 from gpulayer.api.http1 import Connection
-
-
-class Server:
-    """Answers each connection's requests with what it was told, byte for byte."""
-
-    def __init__(self, folder: str, *answers: bytes) -> None:
-        self.path = os.path.join(folder, "s")
-        self.received: list[bytes] = []
-        self._answers = list(answers)
-        self._listener = socket.socket(socket.AF_UNIX)
-        self._listener.bind(self.path)
-        self._listener.listen()
-        self._thread = threading.Thread(target=self._serve)
-        self._thread.start()
-
-    def _serve(self) -> None:
-        while self._answers:
-            connection, _ = self._listener.accept()
-            with connection:
-                while self._answers:
-                    request = self._request(connection)
-                    if not request:
-                        break
-                    self.received.append(request)
-                    answer = self._answers.pop(0)
-                    connection.sendall(answer)
-                    if b"Content-Length" not in answer and b"chunked" not in answer:
-                        break
-
-    def _request(self, connection: socket.socket) -> bytes:
-        data = b""
-        while b"\r\n\r\n" not in data:
-            piece = connection.recv(65536)
-            if not piece:
-                return data
-            data += piece
-        head, _, body = data.partition(b"\r\n\r\n")
-        length = next(int(x.split(b":")[1]) for x in head.split(b"\r\n") if b"-Length" in x)
-        while len(body) < length:
-            body += connection.recv(65536)
-        return head + b"\r\n\r\n" + body
-
-    def close(self) -> None:
-        self._answers.clear()
-        with socket.socket(socket.AF_UNIX) as last:
-            last.connect(self.path)
-        self._thread.join()
-        self._listener.close()
+from tests.support.http_server import Server
 
 
 @pytest.fixture
@@ -130,8 +82,7 @@ def test_what_is_not_understood_is_a_lost_connection(folder: str, answer: bytes)
 
 
 def test_a_body_that_is_cut_off_is_a_lost_connection(folder: str) -> None:
-    server = Server(folder, b"HTTP/1.1 200 OK\r\nX: 1\r\n\r\n")
-    server._answers[:] = [b"HTTP/1.1 200 OK\r\nLength: 1\r\ncontent-length: 9\r\n\r\nabc"]
+    server = Server(folder, b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nabc")
     connection = Connection(server.path)
     with pytest.raises(ConnectionResetError):
         connection.exchange("GET", "/", {}, None, 10.0)
