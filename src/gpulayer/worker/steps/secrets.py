@@ -75,7 +75,8 @@ def _from_file(task: TaskPlan, secret: Mapping[str, Any]) -> str:
         if not stat.S_ISREG(found.st_mode):
             raise PreparationError("secret-missing", problem[0], why="it is not a regular file")
         if found.st_mode & 0o077 or found.st_uid not in (os.geteuid(), 0):
-            raise PreparationError("secret-unsafe", problem[1], hint=f"chmod 600 {shlex.quote(path)}")
+            mend = f"chmod 600 {shlex.quote(path)}"
+            raise PreparationError("secret-unsafe", problem[1], hint=mend)
         data = os.read(descriptor, VALUE_BYTES + 1)
     finally:
         os.close(descriptor)
