@@ -43,8 +43,7 @@ class DirectChannel:
 
         def look(last: bool) -> Acquired | None:
             found = self._answer(lambda: self._plane.acquire_now(message))
-            is_there = found.assignments or found.cancel or found.leave or not found.ok
-            return found if last or is_there else None
+            return found if last or found.is_news else None
 
         parked = Parked((topic,), message.park_seconds, look)
         acquired: Acquired = settle_blocking(parked, self._plane.wakeups)

@@ -266,8 +266,7 @@ class Handlers:
 
         def look(last: bool) -> Any:
             found = self._plane.acquire_now(message).result()
-            is_there = found.assignments or found.cancel or found.leave or not found.ok
-            return found.to_json() if last or is_there else None
+            return found.to_json() if last or found.is_news else None
 
         return Parked((topic,), min(message.park_seconds, PARK_SECONDS), look)
 

@@ -197,8 +197,16 @@ class Acquired(Message):
     ok: bool = True
     assignments: tuple[Assignment, ...] = ()
     cancel: tuple[Cancel, ...] = ()
+    probe: tuple[str, ...] = ()
+    """Interpreters that a waiting job would use and that the worker has not told about: look at
+    each and report what it has."""
     leave: bool = False
     """The plane is going: end when idle."""
+
+    @property
+    def is_news(self) -> bool:
+        """Whether there is a reason to answer before the park is over."""
+        return bool(self.assignments or self.cancel or self.probe or self.leave or not self.ok)
 
 
 _NESTED: dict[tuple[str, str], type[Message]] = {

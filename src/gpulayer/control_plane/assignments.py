@@ -78,10 +78,12 @@ class Assignments:
         # Not while reading: a report holds the session's lock when it asks the store.
         wanted: list[tuple[str, str]] = [key for key, _ in ready]
         wanted += [(order.mode, order.task_id) for order in orders]
+        wanted += [("probe", path) for path in session.unprobed]
         due = session.hand_out(wanted, now, self._ports.settings.redeliver_seconds)
         return Acquired(
             assignments=tuple(assignment for key, assignment in ready if key in due),
             cancel=tuple(order for order in orders if (order.mode, order.task_id) in due),
+            probe=tuple(sorted(path for path in session.unprobed if ("probe", path) in due)),
         )
 
     def _is_newest(self, session: Session, message: Acquire) -> bool:

@@ -10,7 +10,7 @@ jobs are looked at, and another pass follows while one still finds something to 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 from threading import Lock
@@ -128,8 +128,20 @@ class Dispatcher:
                 said[decision.shape_id] = (decision.outcome, decision.verdicts, decision.summary)
             if told or self._said.get(decision.shape_id) != said[decision.shape_id]:
                 tx.put_decision(decision, at=now, inputs={"snapshot": seen})
+        topics |= self._ask_about(shapes[shape_id].interpreter for shape_id in said)
         has_more = moved > 0 and len(queue) >= heads
         return Pass(moved, frozenset(topics), said, has_more)
+
+    def _ask_about(self, interpreters: Iterable[str | None]) -> set[str]:
+        """Have the workers here look at the interpreters of waiting jobs that they do not know."""
+        wanted = {path for path in interpreters if path is not None}
+        topics = set()
+        for session in self._sessions.all():
+            known = {i.path for i in session.capabilities.interpreters if i.frameworks is not None}
+            session.unprobed = frozenset(wanted - known if session.worker.target == "local" else ())
+            if session.unprobed:
+                topics.add(worker_topic(session.worker.id))
+        return topics
 
     def _shape(self, tx: Tx, shape_id: ShapeId) -> Shape:
         """An id names its content, so what was read once stays good."""

@@ -42,6 +42,8 @@ class Session:
     """Acquires up to this number were sent before it registered again."""
     handed: dict[tuple[str, str], float] = field(default_factory=dict)
     """(what, task) -> monotonic time when it was last handed out."""
+    unprobed: frozenset[str] = frozenset()
+    """Interpreters of waiting jobs here that it has not told about."""
     lock: Lock = field(default_factory=Lock)
 
     def hand_out(

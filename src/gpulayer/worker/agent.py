@@ -157,7 +157,8 @@ class Agent:
                 known = self.slots.get(assignment.task_id) is not None
                 if not known and assignment.task_id not in self._done:
                     self.slots.add(assigned(assignment, sent))
-        return self._orders(reply.cancel)
+        probes = [say.Probe(reply.probe)] if reply.probe else []
+        return [*self._orders(reply.cancel), *probes]
 
     def _on_task(self, task_id: str, event: heard.Event, now: float) -> list[say.Instruction]:
         slot = self.slots.get(task_id)

@@ -14,7 +14,7 @@ there waits for anybody.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from queue import SimpleQueue
 from typing import Any, Protocol
@@ -55,6 +55,7 @@ class Driver:
         connect: Callable[[], SupervisorLink],
         remember: Callable[[float], None],
         start_plane: Callable[[], None],
+        probe: Callable[[tuple[str, ...]], Mapping[str, Any]],
         on_error: Callable[[BaseException], None],
     ) -> None:
         """`connect` starts a supervisor where there is none; `OSError` means: not yet."""
@@ -66,6 +67,7 @@ class Driver:
         self._connect = connect
         self._remember = remember
         self._start_plane = start_plane
+        self._probe = probe
         self._on_error = on_error
         self._lock = threading.Condition()
         self._link: SupervisorLink | None = None
@@ -145,6 +147,8 @@ class Driver:
                 self._work(lambda: self._forget(task_id))
             case say.DropEnvelopes(ids):
                 self._ask("drop", envelope_ids=list(ids))
+            case say.Probe(paths):
+                self._work(lambda: self.post(heard.CapabilitiesChanged(self._probe(paths))))
             case say.StartPlane():
                 self._work(self._start_plane)
             case say.Leave():

@@ -104,6 +104,13 @@ class DropEnvelopes:
 
 
 @dataclass(frozen=True, slots=True)
+class Probe:
+    """Look at interpreters that waiting jobs would use: `CapabilitiesChanged`."""
+
+    paths: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class StartPlane:
     """The plane went away without a word and has not come back."""
 
@@ -125,6 +132,7 @@ Instruction = (
     | Collect
     | Forget
     | DropEnvelopes
+    | Probe
     | StartPlane
     | Leave
 )

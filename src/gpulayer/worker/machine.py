@@ -9,23 +9,28 @@ from __future__ import annotations
 import dataclasses
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
-from gpulayer.contracts.capabilities import Interpreter, WorkerCapabilities
+from gpulayer.contracts.capabilities import Interpreter
 from gpulayer.gpu.discovery import discover_fast, discover_gpus, with_gpus
 from gpulayer.gpu.frameworks import Drivers
-from gpulayer.gpu.interpreters import find_interpreters
+from gpulayer.gpu.interpreters import describe, find_interpreters
 from gpulayer.gpu.machine import Machine
+
+_REAL = "import sys; print(sys.executable)"
+_PROBE_SECONDS = 10.0
 
 
 class ThisMachine:
-    """Not for two threads at once."""
+    """Thread-safe."""
 
     def __init__(self, folder: str, environ: Mapping[str, str] | None = None) -> None:
         """`folder` is where workspaces are made."""
         self._machine = Machine(environ=dict(os.environ if environ is None else environ))
+        self._lock = Lock()
         self._known = dataclasses.replace(
             discover_fast(self._machine, workspace=Path(folder)),
             interpreters=(Interpreter(sys.executable, sys.version.split()[0]),),
@@ -38,14 +43,35 @@ class ThisMachine:
     def ask(self, told: Callable[[dict[str, Any]], None]) -> None:
         """Ask the drivers and look for Pythons; `told` after each. Takes seconds at most."""
         if self._known.gpus is None:
-            self._known = with_gpus(self._known, discover_gpus(self._machine))
+            report = discover_gpus(self._machine)
+            with self._lock:
+                self._known = with_gpus(self._known, report)
             told(self.at_once())
         found = find_interpreters(
             self._machine.environ, run=self._machine.run, drivers=Drivers.of(self._known)
         )
         if found:
-            self._known = self._with(found)
+            self._add(found)
             told(self.at_once())
 
-    def _with(self, interpreters: tuple[Interpreter, ...]) -> WorkerCapabilities:
-        return dataclasses.replace(self._known, interpreters=interpreters)
+    def probe(self, paths: Iterable[str]) -> dict[str, Any]:
+        """Look at these interpreters too; everything that is known then. One that is none has no
+        version and no packages."""
+        self._add([self._look_at(path) for path in paths])
+        return self.at_once()
+
+    def _look_at(self, path: str) -> Interpreter:
+        drivers = Drivers.of(self._known)
+        found = describe(path, run=self._machine.run, drivers=drivers)
+        if found.version is None:  # a shim, perhaps: it knows which Python it would start
+            real = self._machine.run([path, "-I", "-c", _REAL], _PROBE_SECONDS)
+            if real.ok:
+                found = describe(real.out.strip(), run=self._machine.run, drivers=drivers)
+        return Interpreter(path, found.version, found.frameworks or {})
+
+    def _add(self, found: Iterable[Interpreter]) -> None:
+        """What was found first stays first: it is the worker's own choice."""
+        with self._lock:
+            known = {i.path: i for i in self._known.interpreters if i.frameworks is not None}
+            known |= {i.path: i for i in found}
+            self._known = dataclasses.replace(self._known, interpreters=tuple(known.values()))

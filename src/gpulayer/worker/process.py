@@ -95,6 +95,7 @@ class Worker:
             connect=self._connect,
             remember=lambda at: self._lock.note(repr(at)),
             start_plane=self._outside.start_plane,
+            probe=self._machine.probe,
             on_error=self._outside.on_error,
         )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpulayer.contracts.capabilities import WorkerCapabilities
+from gpulayer.contracts.capabilities import Interpreter, WorkerCapabilities
 from tests.support.env import Env
 
 
@@ -142,3 +142,41 @@ def test_what_a_job_has_submitted_shares_its_cores_and_no_more() -> None:
         for _ in range(4):
             env.submit(origin={"parent_job": outer})
         assert env.run_pass() == 2
+
+
+def _with_pythons(*pythons: Interpreter) -> dict[str, object]:
+    return WorkerCapabilities(
+        "w1", "linux", "x86_64", 4.0, 16.0, 100.0, interpreters=pythons
+    ).to_json()
+
+
+def test_a_python_that_the_worker_does_not_know_is_looked_at_for_the_job_that_needs_it() -> None:
+    with Env() as env:
+        worker = env.worker()
+        job = env.submit(
+            origin={"interpreter": {"path": "/venv/bin/python", "version": "3.12.1"}},
+            resources={"frameworks": {"torch": ">=2"}},
+        )
+        env.run_pass()
+        assert env.state(job) == "queued"
+        assert worker.acquire().probe == ("/venv/bin/python",)
+        known = Interpreter("/venv/bin/python", "3.12.1", {"torch": "2.3.0"})
+        worker.report(capabilities=_with_pythons(known))
+        env.run_pass()
+        assert env.state(job) == "scheduled"
+        assert worker.acquire().probe == ()
+
+
+def test_a_python_without_what_the_job_needs_is_looked_at_once() -> None:
+    with Env() as env:
+        worker = env.worker()
+        job = env.submit(
+            origin={"interpreter": {"path": "/bin/false", "version": ""}},
+            resources={"frameworks": {"torch": ""}},
+        )
+        env.run_pass()
+        assert worker.acquire().probe == ("/bin/false",)
+        worker.report(capabilities=_with_pythons(Interpreter("/bin/false", None, {})))
+        env.run_pass()
+        assert worker.acquire().probe == ()
+        assert "has none" in env.plane.job(job)["decision_summary"]

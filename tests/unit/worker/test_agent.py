@@ -37,6 +37,11 @@ def test_once_registered_one_acquire_is_parked(desk: Desk) -> None:
     assert [order.number for order in desk.all(say.SendAcquire)] == [1, 2]
 
 
+def test_it_looks_at_the_pythons_that_it_is_asked_about(desk: Desk) -> None:
+    desk.acquired(probe=("/venv/bin/python",))
+    assert desk.newest(say.Probe).paths == ("/venv/bin/python",)
+
+
 def test_a_quiet_worker_reports_at_its_interval(desk: Desk) -> None:
     for expected in range(1, 4):
         desk.pass_time(5.0)
