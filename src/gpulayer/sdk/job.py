@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections import deque
 from collections.abc import Generator, Iterator, Mapping
@@ -92,7 +91,9 @@ class Job:
         return self._future[1]
 
     def __await__(self) -> Generator[Any, None, Any]:
-        return asyncio.wrap_future(self.future()).__await__()
+        from asyncio import wrap_future  # who awaits has loaded it
+
+        return wrap_future(self.future()).__await__()
 
     def logs(self, *, follow: bool = False, index: int | None = None) -> Iterator[str]:
         """What it wrote, line by line without the line's end; stdout and stderr as they came."""
@@ -133,16 +134,22 @@ class Job:
             if found["state"] == "succeeded":
                 future.set_result((found.get("result") or {}).get("value", 0))
             else:
-                future.set_exception(failure_of(found, self._last_lines()))
+                future.set_exception(failure_of(found, self._last_lines(found)))
         except Exception as error:
             if not future.done():
                 future.set_exception(error)
 
-    def _last_lines(self) -> list[str]:
+    def _last_lines(self, found: Mapping[str, Any]) -> list[str]:
+        """Less the traceback that a function's runner wrote: the exception has it already."""
+        reported = (found.get("result") or {}).get("error") or {}
+        traceback = str(reported.get("traceback") or "").splitlines()
         try:
-            return list(deque(self.logs(), LAST_LINES))
+            lines = list(deque(self.logs(), LAST_LINES + len(traceback)))
         except GPULayerError:
             return []
+        if traceback and lines[-len(traceback) :] == traceback:
+            del lines[-len(traceback) :]
+        return lines[-LAST_LINES:]
 
     def __repr__(self) -> str:
         return f"<Job {self.id} {self._found.get('state', '?')}>"

@@ -71,6 +71,7 @@ def test_the_decorator_loads_nothing_heavy() -> None:
         import gpulayer as gl
         assert not any(name.startswith("gpulayer.") and "_version" not in name
                        for name in set(sys.modules) - before), sys.modules
+        gl.remote, gl.Client, gl.Job
         print([name for name in {HEAVY!r} if name in sys.modules])
     """
     assert _python(source) == "[]\n"
