@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 
-from gpulayer.runtime import frames, ladder, world
+from gpulayer.runtime import frames, ladder, shapes, world
 from gpulayer.runtime.attaches import Attach
 from gpulayer.runtime.peers import Peer
 from gpulayer.runtime.roster import refusal
@@ -90,6 +90,9 @@ class Dispatch:
         """Runs the request. What it keeps of `fds` it takes out."""
         seq = request.get("seq")
         try:
+            wrong = shapes.fault_of(request)
+            if wrong is not None:
+                raise RequestError("bad-request", f"{wrong} is missing or not what it should be")
             call = _WORDS.get(request.get("op", ""))
             if call is None:
                 raise RequestError("unknown-op", f"no such request: {request.get('op')!r}")
@@ -103,7 +106,14 @@ class Dispatch:
             reply = {"error": {"code": "bad-request", "message": text}}
         except OSError as error:
             reply = {"error": {"code": "failed", "message": str(error)}}
-        if reply is not None and seq is not None:
+        except Exception as error:
+            self._reply(peer, seq, {"error": {"code": "failed", "message": repr(error)}})
+            raise  # a fault of our own: it goes to the log
+        if reply is not None:
+            self._reply(peer, seq, reply)
+
+    def _reply(self, peer: Peer, seq: int | None, reply: dict[str, Any]) -> None:
+        if seq is not None:
             peer.send_json({"seq": seq, **({} if "error" in reply else {"ok": True}), **reply})
 
     def _hello(self, peer: Peer, request: dict[str, Any], fds: dict[str, int]) -> dict[str, Any]:
@@ -146,7 +156,7 @@ class Dispatch:
     ) -> dict[str, Any] | None:
         wanted = request["task"]
         task_id = wanted["task_id"]
-        if "/" in task_id or task_id in ("", ".", ".."):
+        if "/" in task_id or "\0" in task_id or task_id in ("", ".", ".."):
             raise RequestError("bad-request", "no such name for a task")
         known = self._roster.get(task_id)
         if known is not None:

@@ -124,6 +124,8 @@ class Decoder:
             return []
         if not isinstance(names, list) or len(names) > len(self._fds):
             raise ProtocolError("a frame names descriptors that did not come with it")
+        if len({str(name) for name in names}) < len(names):
+            raise ProtocolError("a frame gives two descriptors one name")
         return [self._fds.popleft() for _ in names]
 
 

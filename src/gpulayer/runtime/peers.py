@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 HIGH_BYTES = 256 << 10
 LOW_BYTES = 64 << 10
+ANSWER_BYTES = 4 << 20
+"""A peer that asks and asks and never reads is not listened to any more past this."""
 
 
 class Peer:
@@ -84,6 +86,8 @@ class Peer:
                 self._loop.watch(self._sock.fileno(), READ | WRITE, self._ready)
             self._waiting.extend(parts)
             self._backlog += sum(len(part) for part in parts)
+            if self._backlog > ANSWER_BYTES:
+                self._loop.watch(self._sock.fileno(), WRITE, self._ready)
 
     def _send(self, parts: tuple[memoryview, ...]) -> tuple[memoryview, ...]:
         """Sends what the socket takes and returns the rest."""
@@ -102,7 +106,7 @@ class Peer:
     def _ready(self) -> None:
         if self._waiting:
             self._flush()
-        if self.is_open:
+        if self.is_open and self._backlog <= ANSWER_BYTES:
             self._receive()
 
     def _flush(self) -> None:
@@ -118,6 +122,8 @@ class Peer:
                 break
         if self.is_open and not self._waiting:
             self._loop.watch(self._sock.fileno(), READ, self._ready)
+        elif self.is_open and before > ANSWER_BYTES >= self._backlog:
+            self._loop.watch(self._sock.fileno(), READ | WRITE, self._ready)
         if before > LOW_BYTES >= self._backlog:
             self.drained()
 

@@ -106,14 +106,14 @@ class Roster:
                 self._orphans.append,
             )
             task.begin(envelope, attach, leaf)
-        except (OSError, SpawnError) as error:
+        except Exception as error:
             if leaf is not None:
                 leaf.close()
             if task is not None:
                 task.forget()
             remove_files(stem)
             self._journal.forget(task_id)
-            if isinstance(error, SpawnError):
+            if not isinstance(error, OSError):
                 raise
             text = f"the job could not be started: {error}"
             raise SpawnError("spawn-failed", text, error.errno or 0) from error

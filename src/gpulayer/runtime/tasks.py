@@ -91,6 +91,7 @@ class Task:
         stdin = attach.take_stdin() if attach and self._request.get("stdin") == "attach" else -1
         self._plumbing = plumbing.lay(attach.request if attach else None, stdin)
         try:
+            redactors = [launches.redactor(self._request) for _ in self._plumbing.sources]
             self._body = self._make_body(envelope, leaf)
             self._ladder = Ladder(self._loop, self._body)
             crash.point("supervisor-birth")
@@ -105,8 +106,7 @@ class Task:
         if attach is not None:
             attach.task = self
             attach.peer.drained = self._resume
-        for source in self._plumbing.sources:
-            redactor = launches.redactor(self._request)
+        for source, redactor in zip(self._plumbing.sources, redactors):  # noqa: B905  as many
             self._pumps.append(Pump(self._loop, source, redactor, self._out, self._choked))
         if self._plumbing.keyboard >= 0:
             self._keyboard = Keyboard(self._loop, self._plumbing.keyboard)

@@ -22,9 +22,12 @@ def controlling(settings: dict[str, Any]) -> tuple[int, int]:
     """A terminal for the job's foreground, with the client's settings and size."""
     master, slave = _open()
     attributes = settings.get("attrs")
-    if attributes:
-        letters = [bytes((c,)) if isinstance(c, int) else c for c in attributes[_CC]]
-        termios.tcsetattr(slave, termios.TCSANOW, [*attributes[:_CC], letters])
+    try:
+        if attributes:
+            letters = [bytes((c,)) if isinstance(c, int) else c for c in attributes[_CC]]
+            termios.tcsetattr(slave, termios.TCSANOW, [*attributes[:_CC], letters])
+    except (TypeError, ValueError, LookupError, OverflowError, termios.error):
+        pass  # settings of another system: the kernel's own will do
     resize(master, settings.get("rows") or 24, settings.get("cols") or 80)
     return master, slave
 
