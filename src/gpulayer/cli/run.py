@@ -78,6 +78,8 @@ def attached(
         job = wire.call("POST", "/v1/jobs", body)
         if is_talking:
             render.say(f"job {job['id']}{_python(words, seen)}")
+            if job["note"]:
+                render.say(job["note"])
         attempts = int((spec.get("retry") or {}).get("max_attempts", 1))
         report = attachment.relay(job["id"], attempts=attempts)
     if report.outcome != "left" and (is_talking or report.exit_code in OURS):

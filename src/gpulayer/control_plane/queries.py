@@ -22,6 +22,9 @@ from gpulayer.control_plane.sessions import Sessions
 from gpulayer.errors import NotFoundError, UsageError
 
 
+HIDDEN = "no GPU asked for: hidden; --gpus 1"
+
+
 class LogPart(NamedTuple):
     """Framed bytes of a job's log."""
 
@@ -142,7 +145,21 @@ class Queries:
             outputs=reader.outputs(job.id),
             summary="" if job.state is JobState.SUCCEEDED else _summary(reader, job),
             log_complete=self._is_log_complete(job, tasks),
+            note=HIDDEN if self._hides_gpus(job) else "",
         )
+
+    def _hides_gpus(self, job: Job) -> bool:
+        """Whether a job here runs beside GPUs that it did not ask for and cannot see."""
+        asked = job.spec.get("resources") or {}
+        if (
+            asked.get("gpu_count")
+            or asked.get("profile")
+            or asked.get("accelerator", "cpu") != "cpu"
+        ):
+            return False
+        if "cwd" not in job.origin or job.origin.get("visible_gpus") == []:
+            return False
+        return any(s.worker.target == "local" and s.capabilities.gpus for s in self._sessions.all())
 
     def _worker(self, reader: Reader, task: Task | None) -> str | None:
         """The name of the worker that has or had the task."""

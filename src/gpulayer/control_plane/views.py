@@ -22,6 +22,7 @@ def job_json(
     outputs: Iterable[Output] = (),
     summary: str = "",
     log_complete: bool = True,
+    note: str = "",
 ) -> dict[str, Any]:
     """`task`: the newest one of the job; `worker`: the name of its worker."""
     return {
@@ -54,6 +55,7 @@ def job_json(
             for o in outputs
         ],
         "log_complete": log_complete,
+        "note": note,
     }
 
 
@@ -103,8 +105,7 @@ def decision_json(stored: StoredDecision) -> dict[str, Any]:
                 "fit": v.fit,
                 "count": v.count,
                 "checks": [
-                    {"name": c.name, "fit": c.fit, "need": c.need, "have": c.have}
-                    for c in v.checks
+                    {"name": c.name, "fit": c.fit, "need": c.need, "have": c.have} for c in v.checks
                 ],
             }
             for v in decision.verdicts

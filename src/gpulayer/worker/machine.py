@@ -22,6 +22,7 @@ from gpulayer.gpu.machine import Machine
 
 _REAL = "import sys; print(sys.executable)"
 _PROBE_SECONDS = 10.0
+_FENCE = b"GPULAYER_FENCE="
 
 
 class ThisMachine:
@@ -35,15 +36,22 @@ class ThisMachine:
             discover_fast(self._machine, workspace=Path(folder)),
             interpreters=(Interpreter(sys.executable, sys.version.split()[0]),),
         )
+        self._has_sign = self._known.gpus is None
 
     def at_once(self) -> dict[str, Any]:
         """What is known without asking anybody."""
         return self._known.to_json()
 
+    @property
+    def has_drivers(self) -> bool:
+        """Whether there is somebody whom it is worth asking about GPUs, again and again: a device
+        falls ill, and a foreign process comes and goes."""
+        return self._has_sign
+
     def ask(self, told: Callable[[dict[str, Any]], None]) -> None:
         """Ask the drivers and look for Pythons; `told` after each. Takes seconds at most."""
-        if self._known.gpus is None:
-            report = discover_gpus(self._machine)
+        if self.has_drivers:
+            report = discover_gpus(self._machine, _pids_of_jobs())
             with self._lock:
                 self._known = with_gpus(self._known, report)
             told(self.at_once())
@@ -75,3 +83,17 @@ class ThisMachine:
             known = {i.path: i for i in self._known.interpreters if i.frameworks is not None}
             known |= {i.path: i for i in found}
             self._known = dataclasses.replace(self._known, interpreters=tuple(known.values()))
+
+
+def _pids_of_jobs() -> list[int]:
+    """Processes of tasks, of whichever plane: they carry their fence. Those that cleared their
+    environment are taken for foreign ones."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            block = (folder / "environ").read_bytes()
+        except OSError:
+            continue
+        if block.startswith(_FENCE) or b"\0" + _FENCE in block:
+            found.append(int(folder.name))
+    return found

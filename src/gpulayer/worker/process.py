@@ -20,6 +20,8 @@ from gpulayer.worker.task_runner import TaskRunner
 
 WORKER_ID = "local"
 LOOK_SECONDS = 1.0
+DISCOVER_SECONDS = 60.0
+"""How often the drivers of a machine with GPUs are asked."""
 PATIENCE_SECONDS = 1.0
 """How long a supervisor may take to appear before another one is started."""
 
@@ -114,10 +116,13 @@ class Worker:
     def _discover(self) -> None:
         driver = self._driver
         assert driver is not None
-        try:
-            self._machine.ask(lambda found: driver.post(CapabilitiesChanged(found)))
-        except Exception as error:
-            self._outside.on_error(error)
+        while True:
+            try:
+                self._machine.ask(lambda found: driver.post(CapabilitiesChanged(found)))
+            except Exception as error:
+                self._outside.on_error(error)
+            if not self._machine.has_drivers or driver.left.wait(DISCOVER_SECONDS):
+                return
 
 
 def _number(text: str) -> float:

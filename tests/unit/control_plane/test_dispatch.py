@@ -180,3 +180,13 @@ def test_a_python_without_what_the_job_needs_is_looked_at_once() -> None:
         env.run_pass()
         assert worker.acquire().probe == ()
         assert "has none" in env.plane.job(job)["decision_summary"]
+
+
+def test_a_job_that_did_not_ask_is_told_that_it_sees_no_gpu() -> None:
+    with Env() as env:
+        env.worker(gpus=1)
+        here = {"cwd": "/home/me"}
+        assert env.plane.job(env.submit(origin=here))["note"].startswith("no GPU asked for: hidden")
+        assert env.plane.job(env.submit(origin=here, gpus=1))["note"] == ""
+        hidden = env.submit(origin={**here, "visible_gpus": []})
+        assert env.plane.job(hidden)["note"] == ""
