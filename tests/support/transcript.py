@@ -44,7 +44,7 @@ class Step:
         found = []
         for piece in PIECE.split(text)[1:]:
             first, *rest = piece.rstrip("\n").split("\n")
-            while rest and rest[0].startswith("> "):
+            while rest and (rest[0] == ">" or rest[0].startswith("> ")):
                 first += "\n" + rest.pop(0)[2:]
             while rest and not rest[-1].strip():
                 rest.pop()
@@ -144,16 +144,17 @@ def _id(found: re.Match[str]) -> str:
 
 
 def agrees(wanted: str, printed: str) -> bool:
-    """Whether a document's text stands for what was printed."""
+    """Whether a document's text stands for what was printed. Runs of spaces count as one."""
     pattern = ""
-    for line in wanted.split("\n"):
-        if line.strip() == "...":
-            pattern += r"(?:.*\n)*"
-        else:
-            pattern += ".*".join(map(re.escape, line.rstrip().split("..."))) + r"[ ]*\n"
-    text = re.sub(r"(?<=\S) {2,}", "  ", printed) + "\n"
-    flat = re.sub(r"(?<=\S)(\\ ){2,}", r"\\ \\ ", pattern)
-    return re.fullmatch(flat, text) is not None or (not wanted and not printed)
+    for line in _plain_lines(wanted):
+        words = ".*".join(map(re.escape, line.split("...")))
+        pattern += r"(?:.*\n)*" if line == "..." else words + r"\n"
+    text = "".join(f"{line}\n" for line in _plain_lines(printed))
+    return re.fullmatch(pattern, text) is not None
+
+
+def _plain_lines(text: str) -> list[str]:
+    return [re.sub(r" +", " ", line).rstrip() for line in text.split("\n")] if text else []
 
 
 def console_blocks(document: Path) -> list[str]:
