@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from hashlib import sha256
-from threading import Lock
+from threading import Condition, Lock
 from typing import Any, BinaryIO, Protocol
 
 from gpulayer.api.wire import Wire
@@ -59,6 +59,8 @@ class HttpChannel:
         self._logs = connect(self._still_open)
         self._artifacts = connect(self._still_open)
         self._uploading = Lock()
+        self._calls = Condition()
+        self._in_progress = 0
         self._closed = False
 
     @classmethod
@@ -66,19 +68,19 @@ class HttpChannel:
         return cls(lambda revive: Wire(socket_path, revive=revive, tries=2))
 
     def register(self, message: Register) -> Registered:
-        return Registered.from_json(_post(self._reports, "register", message.to_json()))
+        return Registered.from_json(self._post(self._reports, "register", message.to_json()))
 
     def report(self, message: Report) -> ReportReply:
-        return ReportReply.from_json(_post(self._reports, "report", message.to_json()))
+        return ReportReply.from_json(self._post(self._reports, "report", message.to_json()))
 
     def acquire(self, message: Acquire) -> Acquired:
         body = message.to_json()
-        return Acquired.from_json(_post(self._acquires, "acquire", body, message.park_seconds))
+        return Acquired.from_json(self._post(self._acquires, "acquire", body, message.park_seconds))
 
     def append_log(self, task_id: str, fence: int, offset: int, data: bytes) -> int:
         path = f"/v1/worker/tasks/{task_id}/log?offset={offset}&fence={fence}"
         crash.point("agent-says-log")
-        size = int(_reached(lambda: self._logs.request("PUT", path, data)).json()["size"])
+        size = int(self._reached(lambda: self._logs.request("PUT", path, data)).json()["size"])
         crash.point("agent-heard-log")
         return size
 
@@ -100,15 +102,39 @@ class HttpChannel:
         body: Any = _FirstBytes(file, size)
         body.seek(0)
         try:
-            _reached(lambda: self._artifacts.request("PUT", route, body, headers=headers))
+            self._reached(lambda: self._artifacts.request("PUT", route, body, headers=headers))
         except OSError:
             self._artifacts.close()  # half a request may have been sent
             raise
 
     def close(self) -> None:
-        self._closed = True
-        for client in (self._reports, self._acquires, self._logs, self._artifacts):
-            client.interrupt()
+        clients = (self._reports, self._acquires, self._logs, self._artifacts)
+        with self._calls:
+            self._closed = True
+            while self._in_progress:  # one that is just connecting is met the next time round
+                for client in clients:
+                    client.interrupt()
+                self._calls.wait(0.02)
+
+    def _reached(self, exchange: Callable[[], Any]) -> Any:
+        with self._calls:
+            self._still_open()
+            self._in_progress += 1
+        try:
+            return exchange()
+        except UnreachableError as error:
+            raise ConnectionError(error.message) from error
+        finally:
+            with self._calls:
+                self._in_progress -= 1
+                self._calls.notify_all()
+
+    def _post(self, client: Client, verb: str, body: Mapping[str, Any], park: float = 0.0) -> Any:
+        crash.point(f"agent-says-{verb}")
+        path = f"/v1/worker/{verb}"
+        answer = self._reached(lambda: client.call("POST", path, body, park=park))
+        crash.point(f"agent-heard-{verb}")
+        return answer
 
     def _still_open(self) -> None:
         if self._closed:
@@ -132,17 +158,3 @@ class _FirstBytes:
         if not data and self._left:
             raise OSError(0, "it became shorter while it was sent")
         return data
-
-
-def _post(client: Client, verb: str, body: Mapping[str, Any], park: float = 0.0) -> Any:
-    crash.point(f"agent-says-{verb}")
-    answer = _reached(lambda: client.call("POST", f"/v1/worker/{verb}", body, park=park))
-    crash.point(f"agent-heard-{verb}")
-    return answer
-
-
-def _reached(exchange: Callable[[], Any]) -> Any:
-    try:
-        return exchange()
-    except UnreachableError as error:
-        raise ConnectionError(error.message) from error

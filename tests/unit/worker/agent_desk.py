@@ -86,7 +86,7 @@ class Desk:
         asked = self.newest(say.SendAcquire)
         return self.hear(
             heard.AcquireAnswered(
-                asked.session, asked.number, Acquired(True, assignments, **answer)
+                asked.session, asked.number, Acquired(assignments=assignments, **answer)
             )
         )
 

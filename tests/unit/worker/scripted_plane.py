@@ -134,7 +134,9 @@ class ScriptedPlane:
             )
             if self._gone:
                 raise ConnectionResetError
-            given = Acquired(True, tuple(self._assign), tuple(self._cancel), self._leave)
+            given = Acquired(
+                assignments=tuple(self._assign), cancel=tuple(self._cancel), leave=self._leave
+            )
             self._assign, self._cancel = [], []
             return given
 

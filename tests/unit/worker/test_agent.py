@@ -72,7 +72,7 @@ def test_a_lost_call_leads_to_one_new_session_whatever_was_under_way(desk: Desk)
 
 def test_answers_of_an_earlier_session_are_dropped(desk: Desk) -> None:
     asked = desk.newest(say.SendAcquire)
-    late = Acquired(True, (desk.assignment(),))
+    late = Acquired(assignments=(desk.assignment(),))
     desk.lose_call()
     desk.pass_time(0.1)
     desk.register()
@@ -232,7 +232,7 @@ def test_what_the_plane_has_lost_of_a_log_is_read_again_even_after_the_end(desk:
 
 def test_only_the_newest_acquire_counts_and_only_once(desk: Desk) -> None:
     asked = desk.newest(say.SendAcquire)
-    answer = Acquired(True, (desk.assignment(),))
+    answer = Acquired(assignments=(desk.assignment(),))
     desk.hear(heard.AcquireAnswered(asked.session, asked.number, answer))
     desk.hear(heard.AcquireAnswered(asked.session, asked.number, answer))
     assert len(desk.all(say.Run)) == 1
