@@ -9,7 +9,7 @@ from gpulayer.runtime import frames, ladder, shapes, world
 from gpulayer.runtime.attaches import Attach
 from gpulayer.runtime.peers import Peer
 from gpulayer.runtime.roster import refusal
-from gpulayer.runtime.spawn import SpawnError
+from gpulayer.runtime.spawn import FULL, SpawnError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -105,7 +105,8 @@ class Dispatch:
             text = f"the request is malformed: {type(error).__name__}: {error}"
             reply = {"error": {"code": "bad-request", "message": text}}
         except OSError as error:
-            reply = {"error": {"code": "failed", "message": str(error)}}
+            code = "disk-full" if error.errno in FULL else "failed"
+            reply = {"error": {"code": code, "message": str(error)}}
         except Exception as error:
             self._reply(peer, seq, {"error": {"code": "failed", "message": repr(error)}})
             raise  # a fault of our own: it goes to the log

@@ -42,9 +42,9 @@ class Envelopes:
         """Takes it in and returns its id. OSError where it must be kept and can't be written."""
         text = canonical(envelope)
         envelope_id = sha256_hex(text)
-        self._held[envelope_id] = envelope
         if keep:
             self._write(envelope_id, text)
+        self._held[envelope_id] = envelope
         self._touch(envelope_id, giver)
         return envelope_id
 

@@ -24,6 +24,7 @@ REFUSALS = {
     "folder-gone": ("folder_gone", NOT_EXECUTABLE_CODE),
     "spawn-failed": ("preparation", NOT_EXECUTABLE_CODE),
     "envelope-lost": ("envelope_lost", OURS_CODE),
+    "disk-full": ("disk_full", OURS_CODE),
 }
 """Why a job never began: the code of the protocol -> reason, exit code."""
 

@@ -7,15 +7,20 @@ made just before the first fork: an intent without a birth file never ran.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
+from contextlib import suppress
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
 COMPACT_BYTES = 1 << 20
+
+RESERVED_BYTES = 2 << 10
+"""Of a birth file: more than a record of an end needs."""
 
 LISTED = ("task_id", "fence", "job_id", "index", "note")
 """What is kept of a task and told in a list. `note` is the agent's own, for a later agent."""
@@ -28,39 +33,64 @@ class Journal:
         self._path = path
         self.tasks = read(path)
         self._fd = -1
+        self._end = 0
+        """Its length: what is behind it was never written."""
         self._size = 0
-        self._compact()
+        """Bytes since it was last made short."""
+        self._open()
 
     def intent(self, task: dict[str, Any]) -> None:
-        self.tasks[task["task_id"]] = task
+        """OSError where it could not be written; then the task must not begin."""
         self._append({"intent": task})
+        self.tasks[task["task_id"]] = task
 
     def forget(self, task_id: str) -> None:
+        """On a full disk the line is left out: without files, the task is forgotten when read."""
         if self.tasks.pop(task_id, None) is not None:
-            self._append({"forget": task_id})
+            with suppress(OSError):
+                self._append({"forget": task_id})
 
     def close(self) -> None:
         os.close(self._fd)
 
     def _append(self, line: dict[str, Any]) -> None:
+        """OSError where the disk does not take it; then nothing of it is in the file."""
         data = _line(line)
         if os.write(self._fd, data) != len(data):
-            raise OSError(f"the journal {self._path} could not be written")
+            os.ftruncate(self._fd, self._end)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self._path)
+        self._end += len(data)
         self._size += len(data)
         if self._size > COMPACT_BYTES:
+            self._size = 0
+            with suppress(OSError):  # the long one is as good
+                self._compact()
+
+    def _open(self) -> None:
+        """A new file with what is still needed; where the disk is too full for it, the old one."""
+        try:
             self._compact()
+        except OSError:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+            self._fd = os.open(self._path, flags, 0o600)
+            self._end = os.fstat(self._fd).st_size
 
     def _compact(self) -> None:
         draft = self._path + ".new"
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC
         fd = os.open(draft, flags, 0o600)
         data = b"".join(_line({"intent": task}) for task in self.tasks.values())
-        with os.fdopen(os.dup(fd), "wb") as file:
-            file.write(data)
-        os.rename(draft, self._path)
+        try:
+            with os.fdopen(os.dup(fd), "wb") as file:
+                file.write(data)
+            os.rename(draft, self._path)
+        except OSError:
+            os.close(fd)
+            raise
         if self._fd >= 0:
             os.close(self._fd)
         self._fd = fd
+        self._end = len(data)
         self._size = 0
 
 
@@ -108,15 +138,28 @@ class Birth:
 
     def exit(self) -> dict[str, Any] | None:
         """How the task ended; None where nobody wrote it, or not to its end."""
-        text = os.pread(self._fd, 1 << 16, 0)
-        if not text.endswith(b"\n"):
+        line, ended, _ = os.pread(self._fd, 1 << 16, 0).partition(b"\n")
+        if not ended:
             return None
-        record: dict[str, Any] = json.loads(text)
-        return record
+        try:
+            record = json.loads(line)
+        except ValueError:
+            return None  # not ours, or a disk that forgot
+        return record if isinstance(record, dict) else None
 
-    def record(self, ending: dict[str, Any]) -> None:
-        """Writes how it ended, whole or not at all to a reader."""
-        os.pwrite(self._fd, _line(ending), 0)
+    def reserve(self) -> None:
+        """Takes the room for the record now, while a full disk only means that nothing begins."""
+        room = b" " * RESERVED_BYTES
+        if os.pwrite(self._fd, room, 0) != len(room):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def record(self, ending: dict[str, Any]) -> bool:
+        """Writes how it ended, whole or not at all to a reader. False: the disk did not take it."""
+        line = _line(ending)
+        try:
+            return os.pwrite(self._fd, line, 0) == len(line)
+        except OSError:
+            return False
 
     def close(self) -> None:
         if self._fd >= 0:

@@ -15,7 +15,7 @@ from gpulayer.runtime.journal import LISTED, Journal
 from gpulayer.runtime.past import PastTask, remove_files
 from gpulayer.runtime.processes import Children
 from gpulayer.runtime.quick import Quick
-from gpulayer.runtime.spawn import SpawnError
+from gpulayer.runtime.spawn import FULL, SpawnError
 from gpulayer.runtime.tasks import Task
 
 TYPE_CHECKING = False
@@ -84,13 +84,15 @@ class Roster:
         task_id = request["task_id"]
         stem = self._stem_of(task_id)
         leaf_path = os.path.join(self._leaves, task_id) if self._leaves else None
-        self._journal.intent(
-            {
-                **{key: request.get(key) for key in LISTED},
-                "leaf": leaf_path,
-                "marker": f"{launches.MARKER}={launches.marker(request)}",
-            }
-        )
+        intent = {
+            **{key: request.get(key) for key in LISTED},
+            "leaf": leaf_path,
+            "marker": f"{launches.MARKER}={launches.marker(request)}",
+        }
+        try:
+            self._journal.intent(intent)
+        except OSError as error:
+            raise _not_begun(error) from error
         crash.point("supervisor-intent")
         leaf = task = None
         try:
@@ -115,8 +117,7 @@ class Roster:
             self._journal.forget(task_id)
             if not isinstance(error, OSError):
                 raise
-            text = f"the job could not be started: {error}"
-            raise SpawnError("spawn-failed", text, error.errno or 0) from error
+            raise _not_begun(error) from error
         self._tasks[task_id] = self.running[task_id] = task
         return task
 
@@ -161,6 +162,13 @@ class Roster:
 
     def _in_leaves(self) -> list[int]:
         return cgroup.pids_below(self._leaves) if self._leaves else []
+
+
+def _not_begun(error: OSError) -> SpawnError:
+    if error.errno in FULL:
+        return SpawnError("disk-full", "the disk is full, so the job did not begin", error.errno)
+    text = f"the job could not be started: {error}"
+    return SpawnError("spawn-failed", text, error.errno or 0)
 
 
 def refusal(error: SpawnError, now: float) -> dict[str, Any]:

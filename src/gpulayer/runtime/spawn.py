@@ -116,6 +116,10 @@ def reset_signals(ignored: list[int]) -> None:
     _signal.pthread_sigmask(_signal.SIG_SETMASK, ())
 
 
+FULL = frozenset((errno.ENOSPC, errno.EDQUOT))
+"""What a system says of a disk, or a quota, that is full."""
+
+
 def withstand(signums: Iterable[int]) -> None:
     """Default dispositions, but a handler that does nothing for these. Not ignored: exec keeps
     what is ignored, and resets what is handled."""

@@ -233,9 +233,12 @@ def _tell_ready(fd: int) -> None:
 
 
 def _log(error: BaseException) -> None:
-    sys.stderr.write(time.strftime("%Y-%m-%d %H:%M:%S error\n"))
-    traceback.print_exception(type(error), error, error.__traceback__)
-    sys.stderr.flush()
+    try:
+        sys.stderr.write(time.strftime("%Y-%m-%d %H:%M:%S error\n"))
+        traceback.print_exception(type(error), error, error.__traceback__)
+        sys.stderr.flush()
+    except OSError:
+        pass  # the disk is full, and that must end nobody
 
 
 if __name__ == "__main__":

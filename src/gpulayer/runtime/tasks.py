@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from gpulayer.runtime.processes import Children
     from gpulayer.runtime.quick import Quick
 
+RECORD_SECONDS = 1.0
+"""Between two tries to write an end to a disk that refuses it."""
+
 
 class Task:
     """`ended` is called once nothing of the task lives and its exit is on disk; `orphaned` where
@@ -69,6 +72,7 @@ class Task:
         self._deadline: Timer | None = None
         self._body: Body | Keeper
         self._isig = True
+        self._is_forgotten = False
         self._birth = Birth(stem + BIRTH)
         self._segment = Writer(
             stem + LOG,
@@ -94,6 +98,7 @@ class Task:
             redactors = [launches.redactor(self._request) for _ in self._plumbing.sources]
             self._body = self._make_body(envelope, leaf)
             self._ladder = Ladder(self._loop, self._body)
+            self._birth.reserve()
             crash.point("supervisor-birth")
             self._body.start()
             crash.point("supervisor-forked")
@@ -165,6 +170,7 @@ class Task:
 
     def forget(self) -> None:
         """Removes its files."""
+        self._is_forgotten = True
         self._birth.close()
         self._segment.close()
         remove_files(self._stem)
@@ -223,8 +229,7 @@ class Task:
             what = "1 process" if left == 1 else f"{left} processes"
             self._segment.note(f"ended what the job left running: {what}")
         self._segment.finish()
-        if self._birth.exit() is None:
-            self._birth.record(ending)
+        self._record(ending)
         crash.point("supervisor-recorded")
         self.exit = self.tails.exit = ending
         self._body.release()
@@ -236,6 +241,11 @@ class Task:
         self._answer()
         self.tails.look()
         self._ended(self)
+
+    def _record(self, ending: dict[str, Any]) -> None:
+        """Again and again on a disk that does not take it; until then this process knows it."""
+        if not self._is_forgotten and self._birth.exit() is None and not self._birth.record(ending):
+            self._loop.after(RECORD_SECONDS, lambda: self._record(ending))
 
     def _tell(self, ending: dict[str, Any]) -> None:
         if self._attach is not None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 import traceback
+from contextlib import suppress
 
 from gpulayer.api.worker_channel import HttpChannel
 from gpulayer.clock import SystemClock, SystemIds
@@ -40,7 +41,8 @@ def main() -> None:
 
 
 class _Complaints:
-    """Writes an error down, not again while the same one repeats."""
+    """Writes an error down, not again while the same one repeats. Raises nothing: on a full disk
+    the complaint is lost, and the thread that complains is not."""
 
     def __init__(self) -> None:
         self._last = ""
@@ -49,5 +51,6 @@ class _Complaints:
         text = "".join(traceback.format_exception(error))
         if text != self._last:
             self._last = text
-            sys.stderr.write(text)
-            sys.stderr.flush()
+            with suppress(OSError):
+                sys.stderr.write(text)
+                sys.stderr.flush()

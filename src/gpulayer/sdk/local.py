@@ -73,7 +73,7 @@ def start(places: Places) -> None:
         sys.stderr.write(f"gpulayer: {notice}\n")
     clock = SystemClock()
     begun = clock.monotonic()
-    lock = os.open(places.start_lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    lock = _open(places.start_lock)
     try:
         while not _taken(lock) and clock.monotonic() < begun + POLITE_SECONDS:
             look_again()
@@ -164,6 +164,15 @@ def _version_of(lock: str) -> str:
 
 def _ordered(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version.split("+")[0].split(".") if part.isdigit())
+
+
+def _open(path: str) -> int:
+    try:
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        from gpulayer.sdk.disk import disk_error
+
+        raise disk_error(error, path) from error
 
 
 def _taken(lock: int) -> bool:

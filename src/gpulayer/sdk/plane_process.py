@@ -21,6 +21,7 @@ from gpulayer.clock import SystemClock
 from gpulayer.errors import GPULayerError, RefusedError
 from gpulayer.runtime import crash
 from gpulayer.sdk import local, siblings, waiting
+from gpulayer.sdk.disk import disk_error
 from gpulayer.sdk.places import Places
 from gpulayer.sdk.seat import Seat, holder
 
@@ -54,6 +55,9 @@ def main() -> None:
         return  # the home was deleted
     except GPULayerError as error:
         _tell({"error": error.to_json()})
+    except OSError as error:
+        _tell({"error": disk_error(error, places.home).to_json()})
+        raise
     except Exception as error:
         what = f"{type(error).__name__}: {error}"
         fault = GPULayerError("plane-start-failed", "the local plane could not start", why=what)

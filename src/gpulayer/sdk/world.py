@@ -165,9 +165,9 @@ def give_envelope(supervisor: Connection, world: World, *, keep: bool = True) ->
 def ask(
     supervisor: Connection, op: str, fds: Mapping[str, int] | None = None, **fields: Any
 ) -> dict[str, Any]:
-    """One question. Raises `plane-unreachable` when the supervisor ends before it answers, and
-    `internal` with its words when it refuses."""
-    from gpulayer.errors import GPULayerError
+    """One question. Raises `plane-unreachable` when the supervisor ends before it answers,
+    `disk-full`, and `internal` with its words when it refuses for another reason."""
+    from gpulayer.errors import GPULayerError, StorageError
     from gpulayer.runtime import frames
     from gpulayer.sdk.waiting import unreachable
 
@@ -176,6 +176,13 @@ def ask(
     except (EOFError, OSError) as error:
         raise unreachable("the supervisor went away", "", str(error)) from error
     except frames.Refused as error:
+        if error.code == "disk-full":
+            raise StorageError(
+                "disk-full",
+                "The disk is full, so nothing was accepted.",
+                why=str(error),
+                hint="gpulayer gc --dry-run",
+            ) from error
         raise GPULayerError("internal", f"the supervisor refused: {error}") from error
 
 

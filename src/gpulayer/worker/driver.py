@@ -172,7 +172,7 @@ class Driver:
                     self.post(heard.AcquireAnswered(session, number, acquired))
                 case say.Ship():
                     self.post(self._ship(order))
-        except (OSError, GPULayerError) as error:
+        except Exception as error:  # whatever it is, the thread lives and the call is made again
             if not isinstance(error, OSError):
                 self._on_error(error)
             self.post(heard.CallFailed(order.session))

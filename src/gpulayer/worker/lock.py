@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+from contextlib import suppress
 
 
 class WorkerLock:
@@ -37,9 +38,11 @@ class WorkerLock:
             return False
 
     def note(self, text: str) -> None:
-        """Keep a few words for the next holder. Not synced; a reboot makes them void anyway."""
+        """Keep a few words for the next holder. Not synced; a reboot makes them void anyway. A
+        full disk keeps the older ones."""
         if self._fd >= 0:
-            os.pwrite(self._fd, f"{text}\n".encode(), 0)
+            with suppress(OSError):
+                os.pwrite(self._fd, f"{text}\n".encode(), 0)
 
     def noted(self) -> str:
         """What the last holder noted, or nothing."""
