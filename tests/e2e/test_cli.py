@@ -289,3 +289,12 @@ def test_a_name_that_is_no_text_is_run_as_it_is(home: LocalHome) -> None:
     )
     assert (done.stdout, done.returncode) == (b"a\xff\xfe", 0)
     assert ask(home, "status", "last").returncode == 0
+
+
+def test_on_a_terminal_a_job_that_waits_says_for_what(home: LocalHome) -> None:
+    words = ["run", "--on-unschedulable", "queue", "--cpus", "60000", "--", "true"]
+    with Person([*GPULAYER, *words], home.environ, home.work) as person:
+        person.sees("waits: ")
+        person.sees("60000 cores")
+        person.types("\x03")
+        assert person.ends() == 130

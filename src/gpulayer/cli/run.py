@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from gpulayer.api.wire import Wire
-from gpulayer.cli import render
+from gpulayer.cli import render, waiting
 from gpulayer.cli.flags import spec_from, starting_options
 from gpulayer.cli.outcome import explained, line
 from gpulayer.cli.session import connect, job_path, options
@@ -24,6 +24,8 @@ from gpulayer.sdk.attach import Attachment
 from gpulayer.sdk.origin import origin_of
 from gpulayer.sdk.places import Places
 
+WAIT_SECONDS = 1.0
+"""A job that has not been placed by then is worth a word about what it waits for."""
 OURS = (124, 125, 126, 127)
 """Exit codes that may be GPUlayer's doing; the job's record says whether they are."""
 
@@ -81,7 +83,8 @@ def attached(
             if job["note"]:
                 render.say(job["note"])
         attempts = int((spec.get("retry") or {}).get("max_attempts", 1))
-        report = attachment.relay(job["id"], attempts=attempts)
+        with waiting.told_after(WAIT_SECONDS, job["id"] if is_talking else None):
+            report = attachment.relay(job["id"], attempts=attempts)
     if report.outcome != "left" and (is_talking or report.exit_code in OURS):
         ended = wire.call("GET", job_path(job["id"], wait=5.0), park=5.0)
         _tell_end(wire, ended, is_talking, by_key=report.signal in (signal.SIGINT, signal.SIGQUIT))

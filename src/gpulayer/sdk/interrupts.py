@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 GRACE_SECONDS = 10.0
+INTERRUPTED_CODE = 130
 QUICK_SECONDS = 2.0
 
 PASS, INTERRUPT, KILL, LEAVE = "pass", "int", "kill", "leave"
@@ -83,6 +84,8 @@ class ExitReport:
     def of_job(cls, job: Mapping[str, Any]) -> ExitReport:
         """From the plane's: a job that ended without a word to its watcher, never begun or lost."""
         code = job.get("exit_code")
+        if code is None and job["state"] == "cancelled":
+            code = INTERRUPTED_CODE  # before it began: no process had a code of its own
         return cls(
             "lost" if code is None else job["state"],
             125 if code is None else int(code),

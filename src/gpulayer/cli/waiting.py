@@ -1,0 +1,42 @@
+"""A word about what a job waits for, once it has waited for a while."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from gpulayer.api.wire import Wire
+from gpulayer.cli import render
+from gpulayer.cli.session import job_path
+from gpulayer.errors import GPULayerError
+from gpulayer.sdk.places import Places
+
+
+@contextmanager
+def told_after(seconds: float, job_id: str | None) -> Iterator[None]:
+    """While inside: say why the job is still queued, once, after that time. None: say nothing."""
+    if job_id is None:
+        yield
+        return
+    timer = threading.Timer(seconds, _tell, (job_id,))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def _tell(job_id: str) -> None:
+    """On a connection of its own: the other one belongs to another thread."""
+    wire = Wire(Places.find().plane_socket, tries=1)
+    try:
+        job = wire.call("GET", job_path(job_id))
+    except GPULayerError:
+        return  # who waits for the job finds out, and says it
+    finally:
+        wire.close()
+    if job["state"] == "queued":
+        why = str(job.get("decision_summary") or job.get("message") or "its turn")
+        render.say(f"{job_id} waits: {render.plain(why.removeprefix('waits: '))}")
