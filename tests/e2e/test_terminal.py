@@ -129,6 +129,16 @@ def test_a_client_dies_by_the_signal_that_ended_its_job(home: LocalHome) -> None
         assert person.ends() == -signal.SIGINT
 
 
+def test_a_job_that_ctrl_c_ended_is_cancelled_and_not_tried_again(home: LocalHome) -> None:
+    options = [*QUIETLY[:-1], "--name", "ended-by-hand", "--retries", "3", "--"]
+    with bare(home, *options, "sh", "-c", "echo waiting; exec sleep 100") as person:
+        person.sees("waiting")
+        person.types(CTRL_C)
+        assert person.ends() == -signal.SIGINT
+    job = home.wire().call("GET", "/v1/jobs/ended-by-hand?wait=20&until=finished")
+    assert (job["state"], job["exit_code"], job["attempt"]) == ("cancelled", 130, 1)
+
+
 def test_three_ctrl_c_within_two_seconds_kill(home: LocalHome) -> None:
     with at(home, "sh", "-c", "trap '' INT; echo waiting; sleep 100; sleep 100") as person:
         person.sees("waiting")

@@ -101,8 +101,8 @@ class Body:
         os.kill(self.leader, signum)
 
     def blame(self, cause: str, reason: str | None = None) -> None:
-        """Why the task will have ended, unless it already has. Cancelling outranks a timeout."""
-        if self._status is None and self._cause != exits.CANCEL:
+        """Why the task will have ended, unless it already has, or for a better reason."""
+        if self._status is None and exits.RANK[cause] > exits.RANK[self._cause]:
             self._cause, self._reason = cause, reason
 
     def kill(self) -> None:

@@ -13,10 +13,16 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-CANCEL, TIMEOUT = "cancel", "timeout"
-"""What we did to a job, and thus why it ended. `CANCEL` outranks `TIMEOUT`."""
+CANCEL, TIMEOUT, INTERRUPT = "cancel", "timeout", "interrupt"
+"""What was done to a job, and thus why it ended; the earlier outranks the later.
+
+`INTERRUPT` is Ctrl-C at the job's own terminal. It is the job's affair, as in a debugger; only an
+end with `INTERRUPTED_CODE` says that it was meant, and taken, as the end.
+"""
+RANK = {CANCEL: 3, TIMEOUT: 2, INTERRUPT: 1, None: 0}
 
 TIMED_OUT_CODE, OURS_CODE, NOT_EXECUTABLE_CODE, NOT_FOUND_CODE = 124, 125, 126, 127
+INTERRUPTED_CODE = 130
 
 REFUSALS = {
     "not-found": ("not_found", NOT_FOUND_CODE),
@@ -44,7 +50,7 @@ def ended(
     code = os.WEXITSTATUS(status) if os.WIFEXITED(status) else None
     signum = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
     own_code = code if code is not None else 128 + (signum or 0)
-    if cause == CANCEL:
+    if cause == CANCEL or (cause == INTERRUPT and own_code == INTERRUPTED_CODE):
         outcome, why, exit_code, message = "cancelled", reason or "user", own_code, "cancelled"
     elif cause == TIMEOUT:
         outcome, why, exit_code = "timed_out", "timeout", TIMED_OUT_CODE
@@ -87,7 +93,7 @@ def lost(started_at: float | None, now: float, message: str) -> dict[str, Any]:
 def never_ran(now: float, cause: str | None, reason: str | None) -> dict[str, Any]:
     """The record of a job that was asked to end before its first instruction."""
     if cause == CANCEL:
-        return _without_process("cancelled", reason or "user", 130, None, now, "cancelled")
+        return _without_process("cancelled", reason or "user", INTERRUPTED_CODE, None, now, "cancelled")
     return _without_process("failed", "preparation", NOT_EXECUTABLE_CODE, None, now, "never began")
 
 

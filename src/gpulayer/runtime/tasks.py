@@ -129,6 +129,8 @@ class Task:
         """Keys for the job's terminal; nothing stands for the end of input."""
         if self._keyboard is not None:
             master = self._plumbing.keyboard
+            if terminal.interrupts(master, data):
+                self._body.blame(exits.INTERRUPT)
             self._keyboard.type(data or terminal.end_of_input(master))
 
     def resize(self, rows: int, cols: int) -> None:

@@ -56,9 +56,21 @@ def keeps_signals(master: int) -> bool:
         return True
 
 
+def interrupts(master: int, keys: bytes) -> bool:
+    """Whether one of these keys is, as the job's terminal is set now, an interrupt."""
+    try:
+        return keeps_signals(master) and _key(master, termios.VINTR) in keys
+    except termios.error:
+        return False
+
+
 def end_of_input(master: int) -> bytes:
     """The key that means end of file on this terminal."""
-    letter = termios.tcgetattr(master)[_CC][termios.VEOF]
+    return _key(master, termios.VEOF)
+
+
+def _key(master: int, index: int) -> bytes:
+    letter = termios.tcgetattr(master)[_CC][index]
     return letter if isinstance(letter, bytes) else bytes((letter,))
 
 

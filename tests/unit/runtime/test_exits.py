@@ -7,7 +7,7 @@ import pytest
 from gpulayer.contracts.states import Reason, TaskState
 from gpulayer.runtime import exits
 
-OK, THREE, KILLED, SEGV = 0, 3 << 8, 9, 11
+OK, THREE, CAUGHT_CTRL_C, CTRL_C, KILLED, SEGV = 0, 3 << 8, 130 << 8, 2, 9, 11
 
 
 def ended(status, **changes):
@@ -35,6 +35,11 @@ def ended(status, **changes):
         (ended(OK, cause=exits.CANCEL), "cancelled", "user", 0),
         (ended(KILLED, cause=exits.CANCEL, reason="shutdown"), "cancelled", "shutdown", 137),
         (ended(OK, cause=exits.TIMEOUT), "timed_out", "timeout", 124),
+        (ended(CTRL_C, cause=exits.INTERRUPT), "cancelled", "user", 130),
+        (ended(CAUGHT_CTRL_C, cause=exits.INTERRUPT), "cancelled", "user", 130),
+        (ended(THREE, cause=exits.INTERRUPT), "failed", "exited", 3),
+        (ended(OK, cause=exits.INTERRUPT), "succeeded", "exited", 0),
+        (ended(CTRL_C), "failed", "killed", 130),
         (exits.refused("not-found", "", 1.0), "failed", "not_found", 127),
         (exits.refused("not-executable", "", 1.0), "failed", "not_executable", 126),
         (exits.refused("folder-gone", "", 1.0), "failed", "folder_gone", 126),
