@@ -93,7 +93,9 @@ def lost(started_at: float | None, now: float, message: str) -> dict[str, Any]:
 def never_ran(now: float, cause: str | None, reason: str | None) -> dict[str, Any]:
     """The record of a job that was asked to end before its first instruction."""
     if cause == CANCEL:
-        return _without_process("cancelled", reason or "user", INTERRUPTED_CODE, None, now, "cancelled")
+        return _without_process(
+            "cancelled", reason or "user", INTERRUPTED_CODE, None, now, "cancelled"
+        )
     return _without_process("failed", "preparation", NOT_EXECUTABLE_CODE, None, now, "never began")
 
 
