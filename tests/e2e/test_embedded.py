@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -84,7 +85,7 @@ def test_every_verb_answers_in_memory() -> None:
         assert client.plan(["true"])["outcome"]
         assert client.workers()[0]["id"] == "local"
         spec = {"workload": {"kind": "command", "command": ["true"]}}
-        assert client.call("POST", "/v1/jobs", {"spec": spec})["state"] == "queued"
+        assert client.call("POST", "/v1/jobs", {"spec": spec})["id"]
     finally:
         client.close()
 
@@ -279,3 +280,18 @@ def test_the_temporary_folder_may_have_a_long_name(programs: Programs, home: Loc
             print(client.submit(["true"]).result())
     """)
     assert said == "0\n"
+
+
+def test_a_deleted_folder_ends_the_plane_and_tells_who_waits(home: LocalHome) -> None:
+    folder = home.folder / "home"
+    client = open_embedded(str(folder))
+    try:
+        job = client.submit(["sleep", "1000"])
+        client.call("GET", client.path(job.id, wait=30, until="started"))
+        future = job.future()
+        shutil.rmtree(folder)
+        assert isinstance(future.exception(30), gl.StorageError | gl.UnreachableError)
+        home.until(lambda: home.strays() == [])
+        assert not folder.exists()
+    finally:
+        client.close()

@@ -147,8 +147,9 @@ class LocalHome:
         ]
 
     def kill_all(self) -> None:
-        """Again until there is none: a dying agent may just be starting a plane."""
-        while strays := self.strays():
+        """Again until there is none: a dying agent may just be starting a plane. One look can miss
+        a daemon that forks while it is taken, so a second one must agree."""
+        while strays := self.strays() or self.strays():
             for pid in strays:
                 try:
                     with watched(pid) as gone:

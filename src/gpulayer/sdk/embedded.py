@@ -24,7 +24,7 @@ from gpulayer.api.direct import Direct
 from gpulayer.api.direct_channel import DirectChannel
 from gpulayer.api.wire import Wire
 from gpulayer.clock import SystemClock, SystemIds
-from gpulayer.errors import RefusedError
+from gpulayer.errors import GPULayerError, RefusedError
 from gpulayer.sdk import local, processes, scratch, siblings, waiting
 from gpulayer.sdk.client import Client
 from gpulayer.sdk.embedded_door import Door
@@ -73,6 +73,8 @@ class EmbeddedClient(Client):
             finally:
                 super().close()
                 self._plane.close()
+        else:
+            super().close()
 
     def forget(self) -> None:
         super().forget()
@@ -145,9 +147,10 @@ class EmbeddedPlane:
                 return
             self._is_open = False
         self._ended.set()
-        unfinished = self._wired.unfinished()
+        is_gone = not self._is_in_place()
+        unfinished = 0 if is_gone else self._wired.unfinished()
         try:
-            if unfinished == 0:
+            if unfinished == 0 and not is_gone:
                 self._wired.dismiss()
                 self._worker.has_left(LEAVE_SECONDS)
             if self._door is not None:
@@ -155,7 +158,8 @@ class EmbeddedPlane:
                 self._door.close()
         finally:
             self._worker.stop()
-            self._ticks.join()
+            if self._ticks is not threading.current_thread():
+                self._ticks.join()
             self._wired.close()
             self.let_go()
         if self._in_memory:
@@ -211,7 +215,20 @@ class EmbeddedPlane:
 
     def _tick(self) -> None:
         while not self._ended.wait(TICK_SECONDS):
-            self._wired.tick()
+            if not self._is_in_place():
+                self.close()  # nobody can keep anything there any more: tell who waits
+                return
+            try:
+                self._wired.tick()
+            except GPULayerError as error:
+                self._complain(error)
+
+    def _is_in_place(self) -> bool:
+        """Whether the home is still the one that was locked."""
+        try:
+            return os.path.samestat(os.fstat(self._seat.lock), os.stat(self.places.plane_lock))
+        except OSError:
+            return False
 
     def _complain(self, error: BaseException) -> None:
         """Into the home's log: a program's own output is not ours."""
