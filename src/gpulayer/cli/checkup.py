@@ -113,19 +113,19 @@ def _ask_supervisor(
     """Its answer to `op`, or to the greeting; empty where there is none."""
     from gpulayer.runtime import frames
 
-    if not any(entry["kind"] == "supervisor" for entry in processes):
+    if not any(entry["kind"] == "supervisor" and "note" not in entry for entry in processes):
         return {}
     try:
         with frames.connect(places.supervisor_socket, timeout=2.0) as connection:
-            hello = connection.call(
-                "hello", role="client", wire=frames.WIRE, version=_version.__version__
-            )
+            hello = connection.greet("client", _version.__version__, timeout=2.0)
             return hello if op is None else connection.call(op)
     except (OSError, EOFError, frames.Refused, frames.ProtocolError):
         return {}
 
 
 def _plane(places: Places, processes: list[dict[str, Any]], notes: list[str]) -> str:
+    if any(entry["kind"] == "plane" and "note" in entry for entry in processes):
+        return "stopped"
     try:
         found = Wire(places.plane_socket, tries=1).call("GET", "/v1/version")
     except GPULayerError as error:

@@ -7,6 +7,7 @@ import signal
 
 from gpulayer.runtime import frames, ladder, shapes, world
 from gpulayer.runtime.attaches import Attach
+from gpulayer.runtime.journal import is_name
 from gpulayer.runtime.peers import Peer
 from gpulayer.runtime.roster import refusal
 from gpulayer.runtime.spawn import FULL, SpawnError
@@ -157,7 +158,7 @@ class Dispatch:
     ) -> dict[str, Any] | None:
         wanted = request["task"]
         task_id = wanted["task_id"]
-        if "/" in task_id or "\0" in task_id or task_id in ("", ".", ".."):
+        if not is_name(task_id):
             raise RequestError("bad-request", "no such name for a task")
         known = self._roster.get(task_id)
         if known is not None:

@@ -172,6 +172,15 @@ class Connection:
         self._frames.clear()
         return frames
 
+    def greet(self, role: str, version: str, timeout: float | None = None) -> dict[str, Any]:
+        """Says hello. TimeoutError where the supervisor says nothing for `timeout` seconds: it is
+        stopped, or no supervisor."""
+        self._sock.settimeout(timeout)
+        try:
+            return self.call("hello", role=role, wire=WIRE, version=version)
+        finally:
+            self._sock.settimeout(None)
+
     def call(self, op: str, fds: Mapping[str, int] | None = None, **fields: Any) -> dict[str, Any]:
         """Asks and waits for the answer; other frames that come meanwhile stay for `recv`.
 

@@ -107,11 +107,27 @@ def read(path: str) -> dict[str, dict[str, Any]]:
             entry = json.loads(line)
         except ValueError:
             continue  # the torn last line of a killed supervisor: never acted upon
-        if "intent" in entry:
-            tasks[entry["intent"]["task_id"]] = entry["intent"]
-        else:
-            tasks.pop(entry.get("forget"), None)
+        intent = _intent_of(entry)
+        if intent is not None:
+            tasks[intent["task_id"]] = intent
+        elif isinstance(entry, dict):
+            tasks.pop(str(entry.get("forget")), None)
     return tasks
+
+
+def is_name(task_id: object) -> bool:
+    """Whether files may be called so: one component of a path, and nothing else."""
+    if not isinstance(task_id, str) or task_id in ("", ".", ".."):
+        return False
+    return not any(c in task_id for c in "/\0")
+
+
+def _intent_of(entry: Any) -> dict[str, Any] | None:
+    """What was written here by us; anything else that a damaged disk may give is no intent."""
+    intent = entry.get("intent") if isinstance(entry, dict) else None
+    if isinstance(intent, dict) and is_name(intent.get("task_id")):
+        return intent
+    return None
 
 
 class Birth:

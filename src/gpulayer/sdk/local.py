@@ -93,10 +93,11 @@ def stop(places: Places, *, force: bool = False) -> bool:
     Refused by the plane while jobs run, unless `force`. Returns when all are gone. Where a killed
     plane left agent or supervisor behind, another is started first: it knows whether jobs run.
     """
-    from gpulayer.sdk.processes import end, running
+    from gpulayer.sdk.processes import end, running, wake
 
     if not running(places):
         return False
+    wake(places)
     try:
         start(places)
         Wire(places.plane_socket, tries=1).call("POST", "/v1/stop", {"force": force})

@@ -131,10 +131,10 @@ class Places:
         for folder in dict.fromkeys((self.home, self.state, self.bulk)):
             _make(folder, machine)
             _require(folder, machine, forbidden=stat.S_IWGRP | stat.S_IWOTH)
-        own = (self.supervisor_dir, self.tasks, self.logs)
-        for folder in (*own, os.path.dirname(self.runtime), self.runtime, self.envelopes):
+        for folder in (self.supervisor_dir, self.tasks, self.logs, os.path.dirname(self.runtime)):
             _make(folder, machine)
         for folder in (self.runtime, self.envelopes):
+            _make(folder, machine)
             _require(folder, machine, forbidden=stat.S_IRWXG | stat.S_IRWXO)
 
     def say_once(self) -> str:

@@ -33,6 +33,14 @@ def running(places: Places) -> list[tuple[str, int]]:
     return sorted(found)
 
 
+def wake(places: Places) -> None:
+    """Let those go on that somebody has stopped: a stopped process can neither answer nor leave."""
+    for _, pid in running(places):
+        process = _Watched(pid)
+        process.send(signal.SIGCONT)
+        process.close()
+
+
 def end(places: Places, *kinds: str) -> None:
     """End what is left of those kinds (or all), and wait for each: TERM, then KILL. A supervisor
     ends its tasks first. Safe to repeat."""

@@ -37,7 +37,7 @@ def dismiss(places: Places) -> None:
     processes.end(places, "agent")
     try:
         with frames.connect(places.supervisor_socket, timeout=1.0) as supervisor:
-            supervisor.call("hello", role="client", wire=frames.WIRE, version="")
+            supervisor.greet("client", "", timeout=1.0)
             supervisor.call("quit")
     except (OSError, EOFError, frames.Refused):
         pass  # it has work, or is not there

@@ -122,13 +122,16 @@ def connect_supervisor(places: Places, *, wait_seconds: float = 10.0) -> Connect
     """
     from gpulayer._version import __version__
     from gpulayer.runtime import frames
-    from gpulayer.sdk.waiting import connect_when_there
+    from gpulayer.sdk.waiting import connect_when_there, unreachable
 
     def greet() -> tuple[Connection, dict[str, Any]]:
         connection = frames.connect(places.supervisor_socket, timeout=wait_seconds)
         try:
-            mine = connection.call("hello", role="client", wire=frames.WIRE, version=__version__)
-            return connection, mine
+            return connection, connection.greet("client", __version__, timeout=wait_seconds)
+        except TimeoutError as error:
+            connection.close()
+            message = f"the supervisor took the call and says nothing for {wait_seconds:.0f} s"
+            raise unreachable(message, places.supervisor_socket, "it may be stopped") from error
         except EOFError as error:
             connection.close()
             raise ConnectionResetError("it ended") from error

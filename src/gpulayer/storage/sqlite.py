@@ -32,7 +32,7 @@ def open_writer(path: str) -> sqlite3.Connection:
         connection = _connect(MEMORY)
     else:
         _make_file(path)
-        connection = _connect(f"file:{quote(path)}?mode=rw")
+        connection = _connect(f"file:{quote(os.fsencode(path))}?mode=rw")
     try:
         with storage_errors(path):
             connection.execute("PRAGMA journal_mode = WAL")
@@ -49,7 +49,7 @@ def open_writer(path: str) -> sqlite3.Connection:
 def open_reader(path: str) -> sqlite3.Connection:
     """A connection that can only read. Used by one thread at a time."""
     with storage_errors(path):
-        return _connect(f"file:{quote(path)}?mode=ro")
+        return _connect(f"file:{quote(os.fsencode(path))}?mode=ro")
 
 
 def close_writer(connection: sqlite3.Connection) -> None:
@@ -117,11 +117,22 @@ def as_ours(error: BaseException, path: str) -> BaseException:
 
 def _make_file(path: str) -> None:
     try:
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        # A link would take the data somewhere else: whoever made it could read and change it.
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise _unsafe(path, "it is a symbolic link") from error
         slug = "disk-full" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "read-only"
         why = error.strerror or ""
         raise StorageError(slug, _SENTENCES[slug], where=path, why=why) from error
+    owner = os.fstat(fd).st_uid
+    os.close(fd)
+    if owner != os.getuid():
+        raise _unsafe(path, f"it belongs to user {owner}, and you are {os.getuid()}")
+
+
+def _unsafe(path: str, why: str) -> StorageError:
+    return StorageError("folder-unsafe", "The database cannot be trusted.", where=path, why=why)
 
 
 def _connect(uri: str) -> sqlite3.Connection:
