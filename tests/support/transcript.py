@@ -123,7 +123,7 @@ def settled(text: str, home: LocalHome) -> str:
         (re.escape(str(home.work)), "WORK"),
         (re.escape(str(home.folder)), "FOLDER"),
         (r"\bgpl-[0-9a-f]{16}\b", "gpl-HASH"),
-        (r"\(no GPU found[^()]*(\([^()]*\)[^()]*)*\)", "(WHY)"),
+        (r"(?m)\bhas none \(.*\)$", "has none (WHY)"),
         (r"(?m)^(\S+): no GPU found.*$", r"\1: (WHY)"),
         (rf"(?<![\w.-]){host}(?![\w.-])", "HOST"),
         (ID.pattern, _id),

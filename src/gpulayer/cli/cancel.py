@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import click
 
+from gpulayer.api.paths import job_path
 from gpulayer.cli import render
-from gpulayer.cli.session import connect, job_path, options
+from gpulayer.cli.session import connect, options
 
 
 @click.command("cancel")

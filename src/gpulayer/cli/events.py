@@ -6,8 +6,9 @@ import sys
 
 import click
 
+from gpulayer.api.paths import job_path
 from gpulayer.cli import render
-from gpulayer.cli.session import connect, job_path, options
+from gpulayer.cli.session import connect, options
 from gpulayer.cli.wait import leave
 
 PARK_SECONDS = 25.0

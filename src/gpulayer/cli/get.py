@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 import click
 
 from gpulayer.api.wire import Wire
+from gpulayer.api.paths import job_path
 from gpulayer.cli import render
-from gpulayer.cli.session import connect, job_path, options
+from gpulayer.cli.session import connect, options
 from gpulayer.errors import NotFoundError, RefusedError
 
 ADDRESS = "artifact://sha256/"

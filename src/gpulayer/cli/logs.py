@@ -10,10 +10,11 @@ from collections.abc import Iterable, Iterator
 
 import click
 
+from gpulayer.api.paths import job_path
 from gpulayer.cli import render
 from gpulayer.cli.outcome import exit_code as code_of
 from gpulayer.cli.screen import Screen
-from gpulayer.cli.session import connect, job_path, options
+from gpulayer.cli.session import connect, options
 from gpulayer.cli.wait import leave, until_finished
 from gpulayer.clock import SystemClock
 from gpulayer.contracts.durations import parse_duration

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from gpulayer.api.wire import Wire
+from gpulayer.api.paths import job_path
 from gpulayer.cli import render
-from gpulayer.cli.session import job_path
 from gpulayer.contracts.durations import duration_text
 from gpulayer.errors import SLUGS, GPULayerError, SchedulingError
 

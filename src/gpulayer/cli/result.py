@@ -6,9 +6,10 @@ import json
 
 import click
 
+from gpulayer.api.paths import job_path
 from gpulayer.cli import render
 from gpulayer.cli.outcome import state_words
-from gpulayer.cli.session import connect, job_path, options
+from gpulayer.cli.session import connect, options
 from gpulayer.errors import RefusedError
 
 

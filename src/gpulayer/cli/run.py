@@ -13,10 +13,11 @@ from typing import Any
 import click
 
 from gpulayer.api.wire import Wire
+from gpulayer.api.paths import job_path
 from gpulayer.cli import render, waiting
 from gpulayer.cli.flags import spec_from, starting_options
 from gpulayer.cli.outcome import explained, line
-from gpulayer.cli.session import connect, job_path, options
+from gpulayer.cli.session import connect, options
 from gpulayer.clock import SystemIds
 from gpulayer.errors import UsageError
 from gpulayer.sdk import interrupts, world
@@ -81,7 +82,7 @@ def attached(
         if is_talking:
             render.say(f"job {job['id']}{_python(words, seen)}")
             if job["note"]:
-                render.say(job["note"])
+                render.say(render.plain(job["note"]))
         attempts = int((spec.get("retry") or {}).get("max_attempts", 1))
         with waiting.told_after(WAIT_SECONDS, job["id"] if is_talking else None):
             report = attachment.relay(job["id"], attempts=attempts)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
-from urllib.parse import quote, urlencode
 
 import click
 
@@ -44,13 +43,6 @@ def connect() -> Wire:
         if notice:
             render.say(f"note: {notice}")
     return wire
-
-
-def job_path(selector: str, rest: str = "", **query: Any) -> str:
-    """`/v1/jobs/SELECTOR/rest?query`, with everything quoted and empty values left out."""
-    text = urlencode({key: value for key, value in query.items() if value not in (None, "")})
-    tail = f"/{rest}" if rest else ""
-    return f"/v1/jobs/{quote(selector, safe='')}{tail}" + (f"?{text}" if text else "")
 
 
 def options(*names: str) -> Callable[[Command], Command]:

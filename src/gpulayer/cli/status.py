@@ -7,8 +7,9 @@ from typing import Any
 
 import click
 
+from gpulayer.api.paths import job_path
 from gpulayer.cli import render
-from gpulayer.cli.session import connect, job_path, options
+from gpulayer.cli.session import connect, options
 from gpulayer.clock import SystemClock
 from gpulayer.contracts.durations import duration_text
 

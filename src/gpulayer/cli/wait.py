@@ -9,9 +9,10 @@ from typing import Any
 import click
 
 from gpulayer.api.wire import Wire
+from gpulayer.api.paths import job_path
 from gpulayer.cli import render
 from gpulayer.cli.outcome import exit_code, explained, line
-from gpulayer.cli.session import connect, job_path, options
+from gpulayer.cli.session import connect, options
 from gpulayer.clock import SystemClock
 from gpulayer.contracts.durations import parse_duration
 from gpulayer.errors import JobTimedOutError

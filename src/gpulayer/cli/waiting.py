@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from gpulayer.api.wire import Wire
+from gpulayer.api.paths import job_path
 from gpulayer.cli import render
-from gpulayer.cli.session import job_path
 from gpulayer.errors import GPULayerError
 from gpulayer.sdk.places import Places
 

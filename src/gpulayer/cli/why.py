@@ -7,9 +7,10 @@ from typing import Any
 
 import click
 
+from gpulayer.api.paths import job_path
 from gpulayer.cli import render
 from gpulayer.cli.outcome import state_words
-from gpulayer.cli.session import connect, job_path, options
+from gpulayer.cli.session import connect, options
 
 HEADERS = ("WORKER", "FITS", "CHECK", "NEEDS", "HAS")
 
