@@ -3,6 +3,7 @@
 | module | owns |
 |---|---|
 | `routes` | the table: method, path, name, what it takes. Server, clients and docs read it |
+| `paths` | where a job is in it |
 | `server` | the ASGI application: reads a request, calls one method of the plane, answers |
 | `listener` | serves the application on a socket that can be taken away and given back |
 | `wire` | the client of the command line and the worker: repeats what was lost |

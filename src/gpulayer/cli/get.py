@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 import click
 
-from gpulayer.api.wire import Wire
 from gpulayer.api.paths import job_path
+from gpulayer.api.wire import Wire
 from gpulayer.cli import render
 from gpulayer.cli.session import connect, options
 from gpulayer.errors import NotFoundError, RefusedError

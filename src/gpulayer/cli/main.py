@@ -77,7 +77,7 @@ class Verbs(click.Group):
         return super().resolve_command(ctx, args)
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        formatter.write("Run work on every machine you have, described once.\n")
+        formatter.write(f"{cli.help}\n")
         formatter.write("\nUsage: gpulayer VERB [options]\n")
         write_verbs(formatter, [verb for verb in VERBS if verb.alias_of is None])
         formatter.write(
@@ -117,7 +117,7 @@ def _debug() -> click.Option:
 @click.version_option(_version.__version__, "-V", "--version", message="gpulayer %(version)s")
 @click.pass_context
 def cli(ctx: click.Context) -> None:
-    """Run work on every machine you have, described once."""
+    """Run a command, a Python function or many of either as jobs, with nothing to set up."""
     if ctx.invoked_subcommand is None:
         render.data(ctx.get_help())
 

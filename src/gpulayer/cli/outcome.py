@@ -6,8 +6,8 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from gpulayer.api.wire import Wire
 from gpulayer.api.paths import job_path
+from gpulayer.api.wire import Wire
 from gpulayer.cli import render
 from gpulayer.contracts.durations import duration_text
 from gpulayer.errors import SLUGS, GPULayerError, SchedulingError

@@ -12,8 +12,8 @@ from typing import Any
 
 import click
 
-from gpulayer.api.wire import Wire
 from gpulayer.api.paths import job_path
+from gpulayer.api.wire import Wire
 from gpulayer.cli import render, waiting
 from gpulayer.cli.flags import spec_from, starting_options
 from gpulayer.cli.outcome import explained, line

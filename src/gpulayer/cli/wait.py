@@ -8,8 +8,8 @@ from typing import Any
 
 import click
 
-from gpulayer.api.wire import Wire
 from gpulayer.api.paths import job_path
+from gpulayer.api.wire import Wire
 from gpulayer.cli import render
 from gpulayer.cli.outcome import exit_code, explained, line
 from gpulayer.cli.session import connect, options

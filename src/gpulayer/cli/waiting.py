@@ -6,8 +6,8 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from gpulayer.api.wire import Wire
 from gpulayer.api.paths import job_path
+from gpulayer.api.wire import Wire
 from gpulayer.cli import render
 from gpulayer.errors import GPULayerError
 from gpulayer.sdk.places import Places

@@ -8,8 +8,8 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, Protocol
-from urllib.parse import quote, urlencode
 
+from gpulayer.api.paths import job_path
 from gpulayer.clock import SystemIds
 from gpulayer.sdk import log_lines
 from gpulayer.sdk.describe import spec_of
@@ -180,9 +180,7 @@ class Client:
     @staticmethod
     def path(selector: str, rest: str = "", **query: Any) -> str:
         """`/v1/jobs/SELECTOR/rest?query`."""
-        text = urlencode({key: value for key, value in query.items() if value is not None})
-        tail = f"/{rest}" if rest else ""
-        return f"/v1/jobs/{quote(selector, safe='')}{tail}" + (f"?{text}" if text else "")
+        return job_path(selector, rest, **query)
 
     def close(self) -> None:
         """End the connections; who waits for a job is told so. Jobs go on. Safe to call twice."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
-from urllib.parse import quote, urlencode
 
+from gpulayer.api.paths import job_path
 from gpulayer.runtime import segments
 
 PARK_SECONDS = 25.0
@@ -27,8 +27,7 @@ def records(
     offset, reader = 0, segments.Reader()
     while True:
         park = PARK_SECONDS if follow else 0.0
-        asked = urlencode({**(query or {}), "offset": offset, "wait": park})
-        path = f"/v1/jobs/{quote(selector, safe='')}/logs?{asked}"
+        path = job_path(selector, "logs", **{**(query or {}), "offset": offset, "wait": park})
         reply = caller.request("GET", path, park=park)
         yield from reader.feed(reply.data)
         offset = int(reply.headers["x-gpulayer-next"])
