@@ -114,6 +114,13 @@ class _GenerousStore:
         answer: Future[Any] = self._store.write(lambda tx: run(_GenerousTx(tx)), durable)
         return answer
 
+    def write_both(
+        self, first: Callable[[Any], Any], second: Callable[[Any], Any], durable: bool = False
+    ) -> Any:
+        return self._store.write_both(
+            lambda tx: first(_GenerousTx(tx)), lambda tx: second(_GenerousTx(tx)), durable
+        )
+
 
 class _GenerousTx:
     def __init__(self, tx: Any) -> None:

@@ -92,6 +92,19 @@ def test_a_job_keeps_the_answer_that_moved_it(store: Store):
     assert newest.decision.outcome is Outcome.WAITING
 
 
+def test_a_waiting_job_is_told_why_it_waits_after_others_of_its_shape_were_placed(store: Store):
+    submit(store, a_job("train-1"), a_job("train-2"), a_job("train-3"))
+    put(store, waiting("train-3"))
+    for name in ("train-1", "train-2"):
+        put(store, placed(name))
+        place(store, name)
+    with store.read() as reader:
+        assert reader.decision(JobId("train-3")) == waiting("train-3")
+        kept = reader.stored_decision(JobId("train-2"))
+    assert kept is not None
+    assert (kept.count, kept.decision) == (2, placed("train-2"))
+
+
 def test_a_decision_keeps_what_it_was_made_from(store: Store):
     submit(store, a_job())
     pending = Pending(JobId("train-1"), SHAPE, 0, 1)

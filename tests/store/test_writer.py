@@ -96,6 +96,23 @@ def test_what_has_piled_up_is_one_transaction(path: str):
     assert points.count("committed") == 2
 
 
+def test_two_commands_that_belong_together_share_a_commit(path: str):
+    points: list[str] = []
+    store = Store(path, fault=points.append)
+    one, other = store.write_both(
+        lambda tx: tx.set_meta("a", "1"), lambda tx: tx.meta("a"), durable=True
+    )
+    assert (one.result(30), other.result(30)) == (None, "1")
+    assert points.count("committed") == 1
+    one, other = store.write_both(lambda tx: tx.set_meta("a", "2"), fail_after_writing)
+    assert one.result(30) is None
+    with pytest.raises(ValueError, match="bad"):
+        other.result(30)
+    with store.read() as reader:
+        assert reader.meta("a") == "2"
+    store.close()
+
+
 def test_answers_come_after_the_commit_and_reads_see_them(store: Store):
     for n in range(20):
         submit(store, a_job(f"a-{n}"))

@@ -175,6 +175,9 @@ class ReportReply(Message):
     kill: tuple[str, ...] = ()
     """Stale fences: end without reporting."""
     drop_envelopes: tuple[str, ...] = ()
+    assignments: tuple[Assignment, ...] = ()
+    """What was placed in the room that the report made. An acquire brings them again where this
+    reply is lost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,6 +218,7 @@ _NESTED: dict[tuple[str, str], type[Message]] = {
     ("Report", "tasks"): TaskReport,
     ("TaskReport", "exit"): Exit,
     ("ReportReply", "cancel"): Cancel,
+    ("ReportReply", "assignments"): Assignment,
     ("Acquired", "assignments"): Assignment,
     ("Acquired", "cancel"): Cancel,
 }

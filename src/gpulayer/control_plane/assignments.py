@@ -1,8 +1,9 @@
 """What a worker is given: tasks to run, orders to end some, and the room for their logs.
 
-An assignment is handed out until the worker names it in an inventory; an order to end a task,
-until the task has ended. Both are harmless twice. Only the newest acquire of a worker is served,
-so that nothing is handed to a connection that has died.
+An assignment is handed out until the worker names it in an inventory, first with the reply to a
+report that made room for it (`reports`); an order to end a task, until the task has ended. Both are
+harmless twice. Only the newest acquire of a worker is served, so that nothing is handed to a
+connection that has died.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from gpulayer.contracts.ids import TaskId
 from gpulayer.contracts.messages import Acquire, Acquired, Assignment
 from gpulayer.contracts.records import Task
 from gpulayer.contracts.states import LIVE_TASK_STATES, TaskState
-from gpulayer.control_plane.orders import cancels
+from gpulayer.control_plane.orders import assignment, cancels
 from gpulayer.control_plane.ports import Ports, Reader, Tx, commit
 from gpulayer.control_plane.sessions import Session, Sessions
 from gpulayer.control_plane.wakeups import job_topic, worker_topic
@@ -81,7 +82,7 @@ class Assignments:
         wanted += [("probe", path) for path in session.unprobed]
         due = session.hand_out(wanted, now, self._ports.settings.redeliver_seconds)
         return Acquired(
-            assignments=tuple(assignment for key, assignment in ready if key in due),
+            assignments=tuple(work for key, work in ready if key in due),
             cancel=tuple(order for order in orders if (order.mode, order.task_id) in due),
             probe=tuple(sorted(path for path in session.unprobed if ("probe", path) in due)),
         )
@@ -109,20 +110,7 @@ def _assignment(reader: Reader, task: Task) -> Assignment:
     job = reader.job(task.job_id)
     if job is None:
         raise LookupError(f"live task {task.id} has no job")
-    return Assignment(
-        task_id=task.id,
-        fence=task.fence,
-        job_id=job.id,
-        job_name=job.name,
-        index=task.index,
-        attempt=task.attempt,
-        rank=task.rank,
-        spec=job.spec,
-        origin=job.origin,
-        envelope_id=job.envelope_id,
-        gpus=task.gpus,
-        timeout_seconds=job.spec.get("timeout_seconds"),
-    )
+    return assignment(job, task)
 
 
 def _task_of(reader: Reader, task_id: str, fence: int) -> Task:

@@ -1,5 +1,6 @@
 """Giving queued jobs to workers: snapshot, place, apply, wake.
 
+    write      a use case that makes room or brings work, and a pass, in one commit
     run_once:  the due heads of the queue by shape, and the workers as they are now
                -> place (pure) -> lifecycle.placed or .unschedulable (pure) -> one transaction
 
@@ -10,10 +11,12 @@ jobs are looked at, and another pass follows while one still finds something to 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from threading import Lock
+from typing import TypeVar
 
 from gpulayer.contracts.decision import (
     Allocation,
@@ -25,14 +28,18 @@ from gpulayer.contracts.decision import (
     WorkerView,
 )
 from gpulayer.contracts.ids import JobId, ShapeId, WorkerId
+from gpulayer.contracts.messages import Assignment
 from gpulayer.contracts.records import Task
 from gpulayer.contracts.states import LIVE_TASK_STATES
 from gpulayer.control_plane.lifecycle import jobs as rules
-from gpulayer.control_plane.ports import Ports, Reader, Tx, then
+from gpulayer.control_plane.orders import assignment
+from gpulayer.control_plane.ports import Ports, Reader, Tx, after, then
 from gpulayer.control_plane.scheduler.place import place
 from gpulayer.control_plane.scheduler.replay import as_seen
 from gpulayer.control_plane.sessions import Session, Sessions
 from gpulayer.control_plane.wakeups import ANY_JOB, job_topic, worker_topic
+
+T = TypeVar("T")
 
 LOG = logging.getLogger("gpulayer.plane")
 _HEADS = 8
@@ -47,14 +54,17 @@ class Pass:
 
     moved: int
     """Jobs that were placed or failed."""
+    given: Mapping[WorkerId, Sequence[Assignment]]
+    """What was placed, by worker."""
     topics: frozenset[str]
+    """Of what it changed, and of workers that are asked something."""
     said: Mapping[ShapeId, tuple[object, ...]]
     """Of each shape that waits: what its decision says."""
     has_more: bool
-    """Jobs were left out of it that may find room."""
+    """Jobs were left out of it that may find room: like them no job waits for any."""
 
 
-_IDLE = Pass(0, frozenset(), {}, has_more=False)
+_IDLE = Pass(0, {}, frozenset(), {}, has_more=False)
 
 
 class Dispatcher:
@@ -83,7 +93,24 @@ class Dispatcher:
 
     def run_once(self) -> Future[Pass]:
         """One pass, in one transaction. Wakes whom it concerns."""
-        return then(self._ports.write(self._place), self._tell)
+        return then(self._ports.write(self._asked), self._tell)
+
+    def write(
+        self, use_case: Callable[[Tx], T], *, reply_to: WorkerId | None = None
+    ) -> Future[tuple[T, tuple[Assignment, ...]]]:
+        """Durably, with a pass behind it in the same commit; a pass that fails fails alone. What
+        it places on `reply_to` is answered too: the caller tells that worker."""
+        if not self._ports.settings.dispatches_at_once:
+            return then(self._ports.write(use_case, durable=True), lambda done: (done, ()))
+        written, placed = self._ports.write_both(use_case, self._place, durable=True)
+
+        def given(_: Future[Pass]) -> tuple[T, tuple[Assignment, ...]]:
+            _told_if_failed(placed)
+            passed = self._tell(placed.result() if placed.exception() is None else _IDLE, reply_to)
+            mine = () if reply_to is None else passed.given.get(reply_to, ())
+            return written.result(), tuple(mine)
+
+        return after(placed, given)
 
     def views(self, reader: Reader) -> list[WorkerView]:
         """Every worker that this plane has met, with what its tasks hold."""
@@ -104,9 +131,12 @@ class Dispatcher:
         workers = tuple(self.views(reader))
         return Snapshot(shapes, queue, workers, {"fleet_settled": self._is_settled(workers)})
 
-    def _place(self, tx: Tx) -> Pass:
+    def _asked(self, tx: Tx) -> Pass:
         with self._lock:
             self._is_queued = False
+        return self._place(tx)
+
+    def _place(self, tx: Tx) -> Pass:
         now = self._ports.clock.now()
         # A pass that finds room for all that it looks at is followed by a longer one.
         heads = min(self._ports.settings.pass_jobs, max(_HEADS, 2 * self._moved))
@@ -115,22 +145,28 @@ class Dispatcher:
             return _IDLE
         shapes = {shape_id: self._shape(tx, shape_id) for shape_id in {p.shape_id for p in queue}}
         snapshot = self.snapshot(tx, queue, shapes)
+        given: dict[WorkerId, list[Assignment]] = {}
         topics: set[str] = set()
         said: dict[ShapeId, tuple[object, ...]] = {}
         moved = 0
         # A queued job is answered with its shape's newest decision: those that wait come last.
         decisions = as_seen(snapshot, place(snapshot))
         for decision, seen in sorted(decisions, key=lambda d: d[0].outcome is Outcome.WAITING):
-            told = self._carry_out(tx, decision, now)
-            moved += bool(told)
-            topics |= told
-            if not told:
+            tasks = self._carry_out(tx, decision, now)
+            if tasks is None:
                 said[decision.shape_id] = (decision.outcome, decision.verdicts, decision.summary)
-            if told or self._said.get(decision.shape_id) != said[decision.shape_id]:
-                tx.put_decision(decision, at=now, inputs={"snapshot": seen})
+                if self._said.get(decision.shape_id) == said[decision.shape_id]:
+                    continue
+            else:
+                moved += 1
+                topics |= {job_topic(decision.job_id)} | ({ANY_JOB} if not tasks else set())
+                for worker_id, work in tasks:
+                    given.setdefault(worker_id, []).append(work)
+            tx.put_decision(decision, at=now, inputs={"snapshot": seen})
         topics |= self._ask_about(shapes[shape_id].interpreter for shape_id in said)
-        has_more = moved > 0 and len(queue) >= heads
-        return Pass(moved, frozenset(topics), said, has_more)
+        looked_at = Counter(pending.shape_id for pending in queue)
+        has_more = any(n >= heads and shape_id not in said for shape_id, n in looked_at.items())
+        return Pass(moved, given, frozenset(topics), said, has_more)
 
     def _ask_about(self, interpreters: Iterable[str | None]) -> set[str]:
         """Have the workers here look at the interpreters of waiting jobs that they do not know."""
@@ -153,12 +189,15 @@ class Dispatcher:
         self._shapes[shape_id] = shape
         return shape
 
-    def _carry_out(self, tx: Tx, decision: Decision, now: float) -> set[str]:
+    def _carry_out(
+        self, tx: Tx, decision: Decision, now: float
+    ) -> list[tuple[WorkerId, Assignment]] | None:
+        """What it gives to whom; None: the job goes on waiting."""
         if decision.outcome is Outcome.WAITING:
-            return set()
+            return None
         job = tx.job(decision.job_id)
         if job is None:
-            return set()
+            return None
         if decision.outcome is Outcome.UNSCHEDULABLE:
             changes = rules.unschedulable(job, decision, now)
         else:
@@ -167,13 +206,14 @@ class Dispatcher:
             fences = tx.next_fences(len(decision.placements))
             changes = rules.placed(job, decision, fences, incarnations, now)
         if not tx.apply(changes):
-            return set()
-        workers = {worker_topic(placement.worker_id) for placement in decision.placements}
-        return workers | {job_topic(job.id), ANY_JOB}
+            return None
+        return [(task.worker_id, assignment(job, task)) for task in changes.tasks]
 
-    def _tell(self, done: Pass) -> Pass:
+    def _tell(self, done: Pass, but: WorkerId | None = None) -> Pass:
+        """`but`: a worker that is told by somebody else."""
         self._said, self._moved = done.said, done.moved
-        self._ports.wakeups.publish(*done.topics)
+        workers = [worker_topic(worker_id) for worker_id in done.given if worker_id != but]
+        self._ports.wakeups.publish(*workers, *done.topics)
         if done.has_more:
             self.request()
         return done

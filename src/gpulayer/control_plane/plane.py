@@ -57,10 +57,10 @@ class ControlPlane:
         envelopes = Envelopes()
         self._dispatcher = Dispatcher(ports, sessions)
         dispatch: Callable[[], None] = self._dispatcher.request
-        self._desk = SubmissionDesk(ports, envelopes, dispatch)
+        self._desk = SubmissionDesk(ports, envelopes, self._dispatcher)
         self._registry = Registry(ports, sessions, dispatch)
         self._assignments = Assignments(ports, sessions)
-        self._reports = Reports(ports, sessions, envelopes, dispatch)
+        self._reports = Reports(ports, sessions, envelopes, self._dispatcher)
         self._reconciler = Reconciler(ports, sessions, envelopes, dispatch)
         self._queries = Queries(ports, sessions, self._dispatcher)
         self._foresight = Foresight(ports, self._dispatcher)

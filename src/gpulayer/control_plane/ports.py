@@ -17,6 +17,7 @@ from gpulayer.clock import Clock, Ids
 from gpulayer.contracts.changes import Changes
 from gpulayer.contracts.decision import Decision, Pending, Shape, StoredDecision
 from gpulayer.contracts.ids import Digest, EnvelopeId, Fence, JobId, ShapeId, TaskId, WorkerId
+from gpulayer.contracts.messages import Assignment
 from gpulayer.contracts.records import Event, Job, Output, Result, Task, Worker
 from gpulayer.contracts.states import JobState
 from gpulayer.control_plane.lifecycle.moves import IllegalMoveError
@@ -64,9 +65,7 @@ class Reader(Protocol):
     def digests_in_use(self) -> frozenset[Digest]: ...
     def lenders(self) -> frozenset[JobId]: ...
     def last_end(self) -> int: ...
-    def ended_of_session(
-        self, session: str, after: int, limit: int
-    ) -> list[tuple[int, JobId]]: ...
+    def ended_of_session(self, session: str, after: int, limit: int) -> list[tuple[int, JobId]]: ...
     def shape(self, shape_id: ShapeId) -> Shape | None: ...
     def stored_decision(self, job_id: JobId) -> StoredDecision | None: ...
 
@@ -74,7 +73,7 @@ class Reader(Protocol):
 class Tx(Reader, Protocol):
     """A reader inside the one write transaction, with the few things that may be written."""
 
-    def apply(self, changes: Changes) -> bool: ...
+    def apply(self, changes: Changes, *, seen: bool = False) -> bool: ...
     def next_fences(self, count: int) -> list[Fence]: ...
     def skip_fences(self, seen: Fence) -> None: ...
     def put_worker(self, worker: Worker) -> None: ...
@@ -91,7 +90,18 @@ class Store(Protocol):
     nothing but its transaction; its future is done once the transaction is committed."""
 
     def write(self, fn: Callable[[Any], T], durable: bool = False) -> Future[T]: ...
+    def write_both(
+        self, first: Callable[[Any], T], second: Callable[[Any], U], durable: bool = False
+    ) -> tuple[Future[T], Future[U]]: ...
     def read(self) -> AbstractContextManager[Reader]: ...
+
+
+class Places(Protocol):
+    """The dispatcher, for who brings work or makes room; see `dispatch.Dispatcher.write`."""
+
+    def write(
+        self, use_case: Callable[[Tx], T], *, reply_to: WorkerId | None = None
+    ) -> Future[tuple[T, tuple[Assignment, ...]]]: ...
 
 
 class Logs(Protocol):
@@ -99,9 +109,7 @@ class Logs(Protocol):
 
     def append(self, job_id: JobId, task_id: TaskId, offset: int, data: bytes) -> int: ...
     def size(self, job_id: JobId, task_id: TaskId) -> int: ...
-    def read(
-        self, job_id: JobId, task_ids: Sequence[TaskId], offset: int, limit: int
-    ) -> bytes: ...
+    def read(self, job_id: JobId, task_ids: Sequence[TaskId], offset: int, limit: int) -> bytes: ...
     def delete(self, job_id: JobId) -> int: ...
     def job_size(self, job_id: JobId) -> int: ...
     def job_ids(self) -> list[JobId]: ...
@@ -131,30 +139,44 @@ class Ports:
 
     def write(self, use_case: Callable[[Tx], T], *, durable: bool = False) -> Future[T]:
         """One transaction. A fault of ours is told with the story of its job."""
+        return self.store.write(_telling(use_case), durable)
 
-        def told(tx: Tx) -> T:
-            try:
-                return use_case(tx)
-            except IllegalMoveError as error:
-                error.tell(tx.last_events(error.job, 8))
-                raise
+    def write_both(
+        self, first: Callable[[Tx], T], second: Callable[[Tx], U], *, durable: bool = False
+    ) -> tuple[Future[T], Future[U]]:
+        """The same for two in one commit; one that fails fails alone."""
+        return self.store.write_both(_telling(first), _telling(second), durable)
 
-        return self.store.write(told, durable)
+
+def _telling(use_case: Callable[[Tx], T]) -> Callable[[Tx], T]:
+    def told(tx: Tx) -> T:
+        try:
+            return use_case(tx)
+        except IllegalMoveError as error:
+            error.tell(tx.last_events(error.job, 8))
+            raise
+
+    return told
 
 
 def commit(tx: Tx, changes: Changes) -> None:
     """Write changes whose rows were read in this very transaction, so that all guards hold."""
-    if changes and not tx.apply(changes):
+    if changes and not tx.apply(changes, seen=True):
         raise GPULayerError("internal", "a row changed inside the transaction that had read it")
 
 
-def then(future: Future[T], after: Callable[[T], U]) -> Future[U]:
-    """What `after` makes of the result, once it is there; on the thread that brought it."""
+def then(future: Future[T], make: Callable[[T], U]) -> Future[U]:
+    """What `make` makes of the result, once it is there; on the thread that brought it."""
+    return after(future, lambda done: make(done.result()))
+
+
+def after(future: Future[T], make: Callable[[Future[T]], U]) -> Future[U]:
+    """The same for whatever comes, a failure too."""
     mapped: Future[U] = Future()
 
     def go_on(done: Future[T]) -> None:
         try:
-            mapped.set_result(after(done.result()))
+            mapped.set_result(make(done))
         except BaseException as error:  # handed to whoever waits
             mapped.set_exception(error)
 

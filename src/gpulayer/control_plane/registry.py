@@ -20,7 +20,7 @@ from gpulayer.control_plane.endings import end_tasks
 from gpulayer.control_plane.lifecycle.tasks import lost
 from gpulayer.control_plane.ports import Ports, Tx, commit, then
 from gpulayer.control_plane.sessions import Session, Sessions
-from gpulayer.control_plane.wakeups import ANY_JOB, worker_topic
+from gpulayer.control_plane.wakeups import worker_topic
 from gpulayer.errors import NotFoundError
 
 
@@ -60,7 +60,7 @@ class Registry:
             if self._is_old(worker, message):
                 return reply
             self._sessions.open(self._session(worker, message))
-            self._ports.wakeups.publish(*topics, worker_topic(worker.id), ANY_JOB)
+            self._ports.wakeups.publish(*topics, worker_topic(worker.id))
             self._dispatch()
             return reply
 
@@ -95,9 +95,7 @@ class Registry:
         session = self._sessions.of(worker.id, worker.incarnation)
         return session is not None and message.seq < session.seq
 
-    def _settle(
-        self, tx: Tx, worker: Worker, inventory: tuple[Held, ...], now: float
-    ) -> set[str]:
+    def _settle(self, tx: Tx, worker: Worker, inventory: tuple[Held, ...], now: float) -> set[str]:
         has = {held.task_id: held.fence for held in inventory}
         gone: list[tuple[TaskId, Exit]] = []
         for task in tx.live_tasks(worker_id=worker.id):
@@ -150,9 +148,7 @@ def _adopted(task: Task, incarnation: int) -> Changes:
     return Changes(task_updates=(TaskUpdate(task.id, task.state, {"incarnation": incarnation}),))
 
 
-def _strangers(
-    tx: Tx, inventory: tuple[Held, ...]
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _strangers(tx: Tx, inventory: tuple[Held, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """What the worker has and nobody wants: to end, and to forget."""
     strange = [held for held in inventory if not _is_live(tx, held)]
     kill = tuple(held.task_id for held in strange if held.phase != "exited")

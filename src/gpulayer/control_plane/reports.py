@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import binascii
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,16 +18,16 @@ from typing import Any
 from gpulayer.contracts.capabilities import WorkerCapabilities
 from gpulayer.contracts.changes import Changes, TaskUpdate
 from gpulayer.contracts.ids import TaskId
-from gpulayer.contracts.messages import Held, Report, ReportReply, TaskReport
+from gpulayer.contracts.messages import Assignment, Held, Report, ReportReply, TaskReport
 from gpulayer.contracts.records import Task
 from gpulayer.contracts.states import LIVE_TASK_STATES, TERMINAL_TASK_STATES, Reason, TaskState
 from gpulayer.control_plane.endings import end_task, end_tasks
 from gpulayer.control_plane.envelopes import Envelopes
 from gpulayer.control_plane.lifecycle import tasks as rules
 from gpulayer.control_plane.orders import cancels
-from gpulayer.control_plane.ports import Ports, Tx, commit, then
+from gpulayer.control_plane.ports import Places, Ports, Tx, commit, then
 from gpulayer.control_plane.sessions import Session, Sessions
-from gpulayer.control_plane.wakeups import ANY_JOB, job_topic
+from gpulayer.control_plane.wakeups import job_topic
 from gpulayer.errors import UsageError
 
 
@@ -38,8 +38,6 @@ class _Notes:
     recorded: list[str] = field(default_factory=list)
     kill: list[str] = field(default_factory=list)
     topics: set[str] = field(default_factory=set)
-    some_wait: bool = False
-    """For a machine."""
 
 
 class Reports:
@@ -50,12 +48,12 @@ class Reports:
         ports: Ports,
         sessions: Sessions,
         envelopes: Envelopes,
-        dispatch: Callable[[], None],
+        places: Places,
     ) -> None:
         self._ports = ports
         self._sessions = sessions
         self._envelopes = envelopes
-        self._dispatch = dispatch
+        self._places = places
 
     def report(self, message: Report) -> Future[ReportReply]:
         """Answered once it is recorded. `ok` False: register again."""
@@ -77,9 +75,10 @@ class Reports:
             WorkerCapabilities.from_json(message.capabilities)  # refused before it is stored
         sizes = self._keep_logs(message)
         now, heard = self._ports.clock.now(), self._ports.clock.monotonic()
-        was_away = not self._sessions.is_online(session, heard)
+        makes_room = _makes_room(session, message) or not self._sessions.is_online(session, heard)
         is_due = heard - session.written >= self._ports.settings.seen_seconds
         session.heard = heard
+        _believe(session, message)  # before the pass that looks at it
         is_local = session.worker.target == "local"
         dropped = self._envelopes.take_dropped() if is_local else ()
 
@@ -88,7 +87,6 @@ class Reports:
             for news in message.tasks:
                 self._note(tx, session, news, sizes, notes, now)
             self._compare(tx, session, message.inventory, notes, now)
-            notes.some_wait = tx.queued_count() > 0
             if is_due or message.capabilities is not None:
                 _see(tx, session, message.capabilities, now)
             return notes, ReportReply(
@@ -99,18 +97,23 @@ class Reports:
                 drop_envelopes=dropped,
             )
 
-        def tell(done: tuple[_Notes, ReportReply]) -> ReportReply:
-            notes, reply = done
+        def tell(notes: _Notes, reply: ReportReply) -> ReportReply:
             if is_due:
                 session.written = heard
-            has_news = _remember(session, message) or was_away
+            session.kept = frozenset(TaskId(held.task_id) for held in message.inventory)
             self._ports.wakeups.publish(*notes.topics)
-            if notes.some_wait and (has_news or reply.recorded):
-                self._dispatch()
             return reply
 
-        has_ends = any(news.exit is not None for news in message.tasks)
-        return then(self._ports.write(record, durable=has_ends), tell)
+        def give(
+            done: tuple[tuple[_Notes, ReportReply], tuple[Assignment, ...]],
+        ) -> ReportReply:
+            (notes, reply), given = done
+            session.handed_out((TaskId(work.task_id) for work in given), heard)
+            return dataclasses.replace(tell(notes, reply), assignments=given)
+
+        if makes_room:
+            return then(self._places.write(record, reply_to=session.worker.id), give)
+        return then(self._ports.write(record), lambda done: tell(*done))
 
     def _keep_logs(self, message: Report) -> dict[str, int]:
         """Small logs travel with their ends; of each ended task, how much of its log is here."""
@@ -167,17 +170,13 @@ class Reports:
             commit(tx, Changes(task_updates=(update,)))
             notes.topics |= {job_topic(task.job_id)}
 
-    def _note_start(
-        self, tx: Tx, task: Task, started_at: float, notes: _Notes, now: float
-    ) -> None:
+    def _note_start(self, tx: Tx, task: Task, started_at: float, notes: _Notes, now: float) -> None:
         job = tx.job(task.job_id)
         if job is not None:
             commit(tx, rules.started(job, task, started_at, now))
-            notes.topics |= {job_topic(job.id), ANY_JOB}
+            notes.topics.add(job_topic(job.id))
 
-    def _note_late(
-        self, tx: Tx, task: Task, news: TaskReport, notes: _Notes, now: float
-    ) -> None:
+    def _note_late(self, tx: Tx, task: Task, news: TaskReport, notes: _Notes, now: float) -> None:
         if news.exit is None:
             notes.kill.append(news.task_id)
             return
@@ -229,9 +228,7 @@ def _has_moved(task: Task, held: Held) -> bool:
     )
 
 
-def _see(
-    tx: Tx, session: Session, capabilities: Mapping[str, Any] | None, now: float
-) -> None:
+def _see(tx: Tx, session: Session, capabilities: Mapping[str, Any] | None, now: float) -> None:
     worker = tx.worker(session.worker.id)
     if worker is None or worker.incarnation != session.worker.incarnation:
         return
@@ -241,19 +238,25 @@ def _see(
     tx.put_worker(dataclasses.replace(worker, seen_at=now))
 
 
-def _remember(session: Session, message: Report) -> bool:
-    """Keep what the report said. Whether any of it may let a waiting job run."""
-    ended = {news.task_id for news in message.tasks if news.exit is not None}
-    named = {held.task_id for held in message.inventory}
-    exited = {held.task_id for held in message.inventory if held.phase == "exited"}
-    held = frozenset(map(TaskId, named - exited - ended))
-    has_news = held != session.held
-    session.held, session.kept = held, frozenset(map(TaskId, named))
+def _makes_room(session: Session, message: Report) -> bool:
+    """Whether anything of it may let a waiting job run."""
+    has_ends = any(news.exit is not None for news in message.tasks)
+    return has_ends or message.capabilities is not None or _holds(message) != session.held
+
+
+def _believe(session: Session, message: Report) -> None:
+    """What the worker has is so, whether or not this can be written down."""
+    session.held = _holds(message)
     if message.capabilities is not None:
         session.capabilities = WorkerCapabilities.from_json(message.capabilities)
         session.worker = dataclasses.replace(session.worker, capabilities=message.capabilities)
-        has_news = True
-    return has_news
+
+
+def _holds(message: Report) -> frozenset[TaskId]:
+    """What it has and has not told the end of."""
+    ended = {news.task_id for news in message.tasks if news.exit is not None}
+    named = {held.task_id for held in message.inventory if held.phase != "exited"}
+    return frozenset(map(TaskId, named - ended))
 
 
 def _decoded(news: TaskReport) -> bytes:
@@ -283,5 +286,3 @@ def _answer(reply: ReportReply) -> Future[ReportReply]:
     answer: Future[ReportReply] = Future()
     answer.set_result(reply)
     return answer
-
-

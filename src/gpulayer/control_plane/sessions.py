@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from threading import Lock
+from threading import RLock
 
 from gpulayer.contracts.capabilities import WorkerCapabilities
 from gpulayer.contracts.ids import TaskId, WorkerId
@@ -44,7 +44,12 @@ class Session:
     """(what, task) -> monotonic time when it was last handed out."""
     unprobed: frozenset[str] = frozenset()
     """Interpreters of waiting jobs here that it has not told about."""
-    lock: Lock = field(default_factory=Lock)
+    lock: RLock = field(default_factory=RLock)
+
+    def handed_out(self, task_ids: Iterable[TaskId], now: float) -> None:
+        """They went to it by another way."""
+        with self.lock:
+            self.handed = {**self.handed, **{("run", task_id): now for task_id in task_ids}}
 
     def hand_out(
         self, wanted: Iterable[tuple[str, str]], now: float, again: float

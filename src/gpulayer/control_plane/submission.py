@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,7 +23,7 @@ from gpulayer.contracts.records import Job
 from gpulayer.contracts.states import LIVE_JOB_STATES, TERMINAL_JOB_STATES, JobState, Reason
 from gpulayer.control_plane.envelopes import Envelopes
 from gpulayer.control_plane.lifecycle import jobs as rules
-from gpulayer.control_plane.ports import Ports, Tx, commit, then
+from gpulayer.control_plane.ports import Places, Ports, Tx, commit, then
 from gpulayer.control_plane.scheduler.shapes import shape_id, shape_of
 from gpulayer.control_plane.selection import find_job
 from gpulayer.control_plane.wakeups import ANY_JOB, job_topic, worker_topic
@@ -62,11 +62,10 @@ class _Accepted:
 class SubmissionDesk:
     """The use cases of clients that change something. Thread-safe."""
 
-    def __init__(self, ports: Ports, envelopes: Envelopes, dispatch: Callable[[], None]) -> None:
+    def __init__(self, ports: Ports, envelopes: Envelopes, places: Places) -> None:
         self._ports = ports
         self._envelopes = envelopes
-        self._dispatch = dispatch
-        """Ask for a scheduling pass."""
+        self._places = places
 
     def submit(self, submissions: Sequence[Submission]) -> Future[list[Job]]:
         """All of them or none, in order. The same key with the same body is the same job."""
@@ -83,7 +82,7 @@ class SubmissionDesk:
         def insert(tx: Tx) -> list[Job]:
             return self._insert(tx, accepted)
 
-        return then(self._ports.write(insert, durable=True), self._announce)
+        return then(self._places.write(insert), lambda done: done[0])
 
     def retry(
         self,
@@ -111,8 +110,8 @@ class SubmissionDesk:
             envelope_id=envelope_id or old.envelope_id,
         )
         accepted = [self._accept(again, self._ports.clock.now(), retry_of=old.id)]
-        written = self._ports.write(lambda tx: self._insert(tx, accepted), durable=True)
-        return then(then(written, self._announce), lambda jobs: jobs[0])
+        written = self._places.write(lambda tx: self._insert(tx, accepted))
+        return then(written, lambda done: done[0][0])
 
     def cancel(
         self,
@@ -224,11 +223,6 @@ class SubmissionDesk:
             job_id = JobId(f"{name}-{self._ports.ids.token(_SUFFIX)}")
             if tx.job(job_id) is None:
                 return job_id
-
-    def _announce(self, jobs: list[Job]) -> list[Job]:
-        self._ports.wakeups.publish(ANY_JOB)
-        self._dispatch()
-        return jobs
 
     def _cancel(
         self, tx: Tx, job: Job, mode: str, grace_seconds: float, reason: Reason

@@ -5,7 +5,7 @@ A ticket is good for one wake-up. Threads wait on the ticket; asyncio waits on i
 (`asyncio.wrap_future`). Nothing here polls.
 
     job:<id>      the job's row, story or log has changed
-    jobs          some job has changed
+    jobs          some job has ended
     worker:<id>   there may be work or an order for the worker
 """
 

@@ -1,7 +1,8 @@
 """Shapes, and what the scheduler decided about them.
 
-Equal answers in a row to one shape are one row with a count, so a full queue that is judged every
-second writes nothing new. Waiting answers that were overtaken are kept up to `KEPT` per shape.
+Equal answers in a row to one shape, of one outcome, are one row with a count, so a full queue that
+is judged every second, or emptied job by job, writes nothing new. Waiting answers that were
+overtaken are kept up to `KEPT` per shape.
 """
 
 from __future__ import annotations
@@ -32,14 +33,16 @@ _COLUMNS = (
     "d.shape_id, d.outcome, d.body, d.inputs, d.count, d.first_at, d.last_at,"
     " d.first_job_id, d.last_job_id"
 )
-# A queued job is answered with its shape's newest decision, any other with the one that moved it.
+# A queued job is answered with what keeps its shape waiting, any other with what moved it.
 _OF_JOB = f"""
 SELECT {_COLUMNS} FROM jobs j JOIN decisions d ON d.id = CASE
     WHEN j.state <> 'queued' AND j.decision_id IS NOT NULL THEN j.decision_id
-    ELSE (SELECT max(id) FROM decisions WHERE shape_id = j.shape_id) END
+    ELSE (SELECT max(id) FROM decisions WHERE shape_id = j.shape_id AND outcome = 'waiting') END
 WHERE j.id = ?"""
 _OF_SHAPE = f"SELECT {_COLUMNS} FROM decisions d WHERE d.shape_id = ? ORDER BY d.id DESC LIMIT 1"
-_NEWEST = "SELECT id, body FROM decisions WHERE shape_id = ? ORDER BY id DESC LIMIT 1"
+_NEWEST = (
+    "SELECT id, body FROM decisions WHERE shape_id = ? AND outcome = ? ORDER BY id DESC LIMIT 1"
+)
 _INSERT = (
     "INSERT INTO decisions"
     " (shape_id, outcome, body, inputs, first_at, last_at, first_job_id, last_job_id)"
@@ -64,7 +67,7 @@ class DecisionReads(Queries):
         return Shape(**_frozen(json.loads(row[0]))) if row is not None else None
 
     def decision(self, job_id: JobId) -> Decision | None:
-        """The one that moved the job; for a queued job the newest of its shape."""
+        """The one that moved the job; for a queued job the newest that keeps its shape waiting."""
         stored = self.stored_decision(job_id)
         return stored.decision if stored is not None else None
 
@@ -89,8 +92,9 @@ class DecisionWrites(Writes):
     def put_decision(
         self, decision: Decision, *, at: float = 0.0, inputs: Mapping[str, Any] | None = None
     ) -> None:
-        """Keep it. An answer equal to the newest of its shape only counts it up, and the inputs
-        of the first are kept: they lead to the same answer. `inputs` may hold dataclasses."""
+        """Keep it. An answer equal to the newest of its shape and outcome only counts that up, and
+        the inputs of the first are kept: they lead to the same answer. `inputs` may hold
+        dataclasses."""
         decision_id = self._same_as_newest(decision)
         if decision_id is not None:
             self._execute(_AGAIN, (at, decision.job_id, decision_id))
@@ -107,13 +111,14 @@ class DecisionWrites(Writes):
         self._memo.decisions.clear()
 
     def _same_as_newest(self, decision: Decision) -> int | None:
-        known = self._memo.decisions.get(decision.shape_id)
+        kind = (decision.shape_id, decision.outcome)
+        known = self._memo.decisions.get(kind)
         if known is not None:
             return known[0] if known[1] == _essence(decision) else None
-        row = self._one(_NEWEST, decision.shape_id)
+        row = self._one(_NEWEST, decision.shape_id, decision.outcome.value)
         if row is None or row[1] != _body(decision):
             return None
-        self._memo.decisions[decision.shape_id] = (row[0], _essence(decision))
+        self._memo.decisions[kind] = (row[0], _essence(decision))
         return int(row[0])
 
     def _insert_decision(
@@ -124,14 +129,14 @@ class DecisionWrites(Writes):
         kept = None if inputs is None else to_json(inputs)
         self._execute(_INSERT, (shape_id, outcome, body, kept, at, at, job_id, job_id))
         decision_id = self._number("SELECT last_insert_rowid()")
-        self._memo.decisions[shape_id] = (decision_id, _essence(decision))
+        self._memo.decisions[shape_id, decision.outcome] = (decision_id, _essence(decision))
         if decision.outcome is Outcome.WAITING:
             self._execute(_PRUNE, (shape_id, KEPT))
         return decision_id
 
 
 def _essence(decision: Decision) -> tuple[object, ...]:
-    return (decision.outcome, decision.placements, decision.verdicts, decision.summary)
+    return (decision.placements, decision.verdicts, decision.summary)
 
 
 def _body(decision: Decision) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from gpulayer.contracts.decision import Outcome
 from gpulayer.contracts.ids import ShapeId
 
 
@@ -15,8 +16,8 @@ class Memo:
     def __init__(self) -> None:
         self.shapes: set[ShapeId] = set()
         """Known to be stored."""
-        self.decisions: dict[ShapeId, tuple[int, tuple[object, ...]]] = {}
-        """Of each shape the newest decision's id, and what it says."""
+        self.decisions: dict[tuple[ShapeId, Outcome], tuple[int, tuple[object, ...]]] = {}
+        """Of each shape and outcome the newest decision's id, and what it says."""
 
         self.tally: Counter[str] = Counter()
         """Jobs that moved into (+) and out of (-) a state, not yet added to the kept counts."""

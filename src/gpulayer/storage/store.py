@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 from gpulayer.errors import UnreachableError
 from gpulayer.storage import sqlite
@@ -18,6 +18,7 @@ from gpulayer.storage.tx import Reader, Tx
 from gpulayer.storage.writer import Writer
 
 T = TypeVar("T")
+U = TypeVar("U")
 
 
 class Store:
@@ -58,16 +59,14 @@ class Store:
         Commands of one thread are committed in its order. `run` may be called again after a
         rollback, so it does nothing but read and write its Tx. It must not wait for the store.
         """
-        command = Command(run, durable)
-        command.answer.set_running_or_notify_cancel()
-        with self._closing:
-            if self._closed:
-                raise _closed(self.path)
-            if self._writer is not None:
-                self._writer.put(command)
-                return command.answer
-        self._commits.run([command])
-        return command.answer
+        return self._write(Command(run, durable))[0]
+
+    def write_both(
+        self, first: Callable[[Tx], T], second: Callable[[Tx], U], durable: bool = False
+    ) -> tuple[Future[T], Future[U]]:
+        """Two commands in one commit, as `write`. One that fails fails alone."""
+        one, other = self._write(Command(first, durable), Command(second, durable))
+        return one, other
 
     @contextmanager
     def read(self) -> Iterator[Reader]:
@@ -108,6 +107,19 @@ class Store:
         while self._idle_readers:
             self._idle_readers.pop().close()
         sqlite.close_writer(self._connection)
+
+    def _write(self, *commands: Command) -> list[Future[Any]]:
+        answers = [command.answer for command in commands]
+        for answer in answers:
+            answer.set_running_or_notify_cancel()
+        with self._closing:
+            if self._closed:
+                raise _closed(self.path)
+            if self._writer is not None:
+                self._writer.put(commands)
+                return answers
+        self._commits.run(commands)
+        return answers
 
     def _take_reader(self) -> sqlite.Connection:
         if self._closed:

@@ -40,13 +40,15 @@ class Tx(JobWrites, TaskWrites, WorkerWrites, EventWrites, ResultWrites, Decisio
         super().__init__(execute, memo)
         self._fences = fences
 
-    def apply(self, changes: Changes) -> bool:
+    def apply(self, changes: Changes, *, seen: bool = False) -> bool:
         """Write all of it; or, when a guard no longer holds, nothing, and answer False.
 
-        A move that the law forbids is a fault of the caller: it raises, with the job's story.
+        `seen`: what it was made from was read in this very transaction, so no guard is looked at
+        beforehand; where one fails all the same the caller must fail too. A move that the law
+        forbids is a fault of the caller: it raises, with the job's story.
         """
         try:
-            if not self._update(changes):
+            if not self._update(changes, seen):
                 return False
             self._tally_moves(changes.job_updates)
             for job in changes.jobs:
@@ -78,11 +80,11 @@ class Tx(JobWrites, TaskWrites, WorkerWrites, EventWrites, ResultWrites, Decisio
     def set_meta(self, key: str, value: str) -> None:
         self._execute(_PUT_META, (key, value))
 
-    def _update(self, changes: Changes) -> bool:
+    def _update(self, changes: Changes, seen: bool) -> bool:
         # One update checks itself. Of several, all are checked before the first is written:
         # nobody else writes meanwhile, and a savepoint costs more than the reads.
         several = len(changes.job_updates) + len(changes.task_updates) > 1
-        if several and not self._guards_hold(changes):
+        if several and not seen and not self._guards_hold(changes):
             return False
         return all(map(self._update_task, changes.task_updates)) and all(
             map(self._update_job, changes.job_updates)

@@ -7,12 +7,13 @@ answers at once and a busy one shares its commits.
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from queue import Empty, SimpleQueue
 
 from gpulayer.storage.commits import Command, Commits
 
 BATCH = 512
-"""Most commands of one transaction, so that the first of a flood need not wait for the last."""
+"""About the most commands of one transaction: the first of a flood need not wait for the last."""
 
 
 class Writer:
@@ -20,12 +21,13 @@ class Writer:
 
     def __init__(self, commits: Commits) -> None:
         self._commits = commits
-        self._queue: SimpleQueue[Command | None] = SimpleQueue()
+        self._queue: SimpleQueue[Sequence[Command] | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._work, name="gpulayer-store", daemon=True)
         self._thread.start()
 
-    def put(self, command: Command) -> None:
-        self._queue.put(command)
+    def put(self, commands: Sequence[Command]) -> None:
+        """They share a transaction."""
+        self._queue.put(commands)
 
     def close(self) -> None:
         """Commit and answer everything that was put, then end. Blocks. Twice-safe."""
@@ -40,13 +42,13 @@ class Writer:
 
     def _gather(self) -> tuple[list[Command], bool]:
         batch: list[Command] = []
-        command = self._queue.get()
-        while command is not None:
-            batch.append(command)
-            if len(batch) == BATCH:
+        commands = self._queue.get()
+        while commands is not None:
+            batch += commands
+            if len(batch) >= BATCH:
                 return batch, True
             try:
-                command = self._queue.get_nowait()
+                commands = self._queue.get_nowait()
             except Empty:
                 return batch, True
         return batch, False

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from gpulayer.contracts.messages import Acquired, Cancel, Registered, ReportReply
+from gpulayer.contracts.messages import Acquired, Assignment, Cancel, Registered, ReportReply
 from gpulayer.worker import events as heard, instructions as say, news
 from gpulayer.worker.session import PARK_SECONDS, Session
 from gpulayer.worker.slots import Slot, Slots, assigned, attached
@@ -141,6 +141,7 @@ class Agent:
         out = self._heard(session.report_sent)
         for task_id in reply.recorded:
             out += self._recorded(task_id, now)
+        self._given(reply.assignments, session.report_sent, now)
         out += self._orders(reply.cancel) + self._disown(reply.kill)
         if reply.drop_envelopes:
             out.append(say.DropEnvelopes(tuple(reply.drop_envelopes)))
@@ -151,14 +152,17 @@ class Agent:
             self._session_over(now)
             return []
         self._leaving = self._leaving or reply.leave
-        sent = self._session.acquire_sent
-        if now < sent + self._session.lease - LEASE_MARGIN:
-            for assignment in reply.assignments:
-                known = self.slots.get(assignment.task_id) is not None
-                if not known and assignment.task_id not in self._done:
-                    self.slots.add(assigned(assignment, sent))
+        self._given(reply.assignments, self._session.acquire_sent, now)
         probes = [say.Probe(reply.probe)] if reply.probe else []
         return [*self._orders(reply.cancel), *probes]
+
+    def _given(self, assignments: tuple[Assignment, ...], sent: float, now: float) -> None:
+        if now >= sent + self._session.lease - LEASE_MARGIN:
+            return
+        for assignment in assignments:
+            known = self.slots.get(assignment.task_id) is not None
+            if not known and assignment.task_id not in self._done:
+                self.slots.add(assigned(assignment, sent))
 
     def _on_task(self, task_id: str, event: heard.Event, now: float) -> list[say.Instruction]:
         slot = self.slots.get(task_id)

@@ -26,7 +26,7 @@ from gpulayer.runtime import frames
 from gpulayer.worker import events as heard, instructions as say
 from gpulayer.worker.agent import Agent
 from gpulayer.worker.channel import WorkerChannel
-from gpulayer.worker.supervisor_link import SupervisorGone, SupervisorLink
+from gpulayer.worker.supervisor_link import SupervisorGone, SupervisorLink, answer
 
 TAIL_BYTES = 1 << 20
 _WORKERS = 4
@@ -144,7 +144,10 @@ class Driver:
             case say.End(task_id, mode, grace):
                 self._ask("cancel", task_id=task_id, mode=mode, grace_seconds=grace)
             case say.Forget(task_id):
-                self._work(lambda: self._forget(task_id))
+                # Of both, the last one removes the folder. A supervisor that is away lists the
+                # task when it is back, and it is forgotten then.
+                self._ask("forget", task_id=task_id)
+                self._work(lambda: self._tasks.forget(task_id))
             case say.DropEnvelopes(ids):
                 self._ask("drop", envelope_ids=list(ids))
             case say.Probe(paths):
@@ -247,18 +250,31 @@ class Driver:
     def _run(self, order: say.Run, link: SupervisorLink | None) -> None:
         if link is None:
             return
-        task_id = order.assignment.task_id
         try:
             task = self._tasks.prepare(order.assignment, link)
-            link.call("start", task=task)
         except SupervisorGone:
             return  # the next list says whether it began
         except Exception as error:
             if not isinstance(error, GPULayerError | OSError | frames.Refused):
                 self._on_error(error)
-            self.post(heard.TaskRefused(task_id, order.number, self._tasks.refused(error)))
+            self._refused(order, error)
         else:
+            link.ask("start", lambda reply, _: self._started(order, reply), task=task)
+
+    def _started(self, order: say.Run, reply: dict[str, Any]) -> None:
+        try:
+            answer(reply)
+        except SupervisorGone:
+            return
+        except frames.Refused as error:
+            self._refused(order, error)
+        else:
+            task_id = order.assignment.task_id
             self.post(heard.TaskStarted(task_id, order.number, self._clock.now()))
+
+    def _refused(self, order: say.Run, error: Exception) -> None:
+        ending = self._tasks.refused(error)
+        self.post(heard.TaskRefused(order.assignment.task_id, order.number, ending))
 
     def _collect(self, order: say.Collect) -> None:
         while not self.left.is_set():
@@ -270,14 +286,6 @@ class Driver:
                 continue
             self.post(heard.TaskCollected(order.task_id, ending))
             return
-
-    def _forget(self, task_id: str) -> None:
-        try:
-            if self._link is not None:
-                self._link.call("forget", task_id=task_id)
-        except (SupervisorGone, frames.Refused):
-            pass  # it is listed by the next supervisor, and forgotten then
-        self._tasks.forget(task_id)
 
 
 def _drain(queue: SimpleQueue[Any], call: Callable[[Any], None]) -> None:

@@ -105,10 +105,7 @@ class SupervisorLink:
         """Ask and wait; never on the reading thread. Raises `Refused` or `SupervisorGone`."""
         future: Future[dict[str, Any]] = Future()
         self.ask(op, lambda reply, _: future.set_result(reply), **fields)
-        reply = future.result()
-        if reply is _GONE:
-            raise SupervisorGone(op)
-        return frames.answer(reply)
+        return answer(future.result())
 
     def close(self) -> None:
         """Safe from any thread, and twice."""
@@ -124,6 +121,13 @@ class SupervisorLink:
             pass  # the other side was first
         for answered in left:
             answered(_GONE, b"")
+
+
+def answer(reply: dict[str, Any]) -> dict[str, Any]:
+    """What `answered` was called with, or its error raised as `Refused` or `SupervisorGone`."""
+    if reply is _GONE:
+        raise SupervisorGone("the supervisor has ended")
+    return frames.answer(reply)
 
 
 _GONE: dict[str, Any] = {"error": {"code": "gone", "message": "the supervisor has ended"}}

@@ -8,7 +8,15 @@ from pathlib import Path
 from gpulayer.artifacts.store import LocalArtifacts
 from gpulayer.clock import SystemClock, SystemIds
 from gpulayer.contracts.capabilities import WorkerCapabilities
-from gpulayer.contracts.messages import Acquire, Exit, Held, Register, Report, TaskReport
+from gpulayer.contracts.messages import (
+    Acquire,
+    Assignment,
+    Exit,
+    Held,
+    Register,
+    Report,
+    TaskReport,
+)
 from gpulayer.control_plane.plane import ControlPlane
 from gpulayer.control_plane.submission import Submission
 from gpulayer.control_plane.wakeups import ANY_JOB, Wakeups, worker_topic
@@ -63,20 +71,24 @@ def _work(plane: ControlPlane) -> None:
     hello = Register("w", "w", "n", "local", capabilities.to_json(), (), 1)
     incarnation = plane.register(hello).result(_WAIT).incarnation
     held: dict[str, Held] = {}
+    given: tuple[Assignment, ...] = ()
     for turn in range(1, 10_000):
         asked = Acquire("w", incarnation, seq=turn)
-        with plane.wakeups.subscribe(worker_topic("w")) as ticket:
-            given = plane.acquire_now(asked).result(_WAIT)
-            if given.leave:
-                return
-            if not given.assignments:
-                ticket.wait(_WAIT)
-                continue
+        while not given:
+            with plane.wakeups.subscribe(worker_topic("w")) as ticket:
+                acquired = plane.acquire_now(asked).result(_WAIT)
+                if acquired.leave:
+                    return
+                given = acquired.assignments
+                if not given:
+                    ticket.wait(_WAIT)
         news = []
-        for assignment in given.assignments:
+        for assignment in given:
             held[assignment.task_id] = Held(assignment.task_id, assignment.fence, "exited")
             end = Exit("succeeded", "exited", exit_code=0, started_at=1.0)
             news.append(TaskReport(assignment.task_id, assignment.fence, exit=end))
         report = Report("w", incarnation, turn + 1, tuple(held.values()), tuple(news))
-        for task_id in plane.report(report).result(_WAIT).recorded:
+        reply = plane.report(report).result(_WAIT)
+        given = reply.assignments  # with the room come the next ones
+        for task_id in reply.recorded:
             held.pop(task_id, None)

@@ -45,7 +45,7 @@ CREATE TABLE decisions (
     first_job_id TEXT NOT NULL,
     last_job_id TEXT NOT NULL
 );
-CREATE INDEX decisions_of_shape ON decisions (shape_id, id);
+CREATE INDEX decisions_of_shape ON decisions (shape_id, outcome, id);
 
 -- AUTOINCREMENT: a seq is never given twice, not even after the newest job was deleted.
 CREATE TABLE jobs (

@@ -1,0 +1,106 @@
+"""What a command costs the plane, counted and not timed: commits, statements, exchanges."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gpulayer.artifacts.store import LocalArtifacts
+from gpulayer.clock import SystemClock, SystemIds
+from gpulayer.contracts.capabilities import WorkerCapabilities
+from gpulayer.contracts.messages import (
+    Acquire,
+    Assignment,
+    Exit,
+    Held,
+    Register,
+    Report,
+    TaskReport,
+)
+from gpulayer.control_plane.plane import ControlPlane
+from gpulayer.control_plane.submission import Submission
+from gpulayer.control_plane.wakeups import Wakeups
+from gpulayer.storage.logs import LogFolder
+from gpulayer.storage.store import Store
+
+JOBS = 20
+_SPEC = {"name": "job", "workload": {"kind": "command", "command": ["true"]}}
+
+
+@pytest.fixture
+def counts() -> Counter[str]:
+    """What the store did, by kind."""
+    return Counter()
+
+
+@pytest.fixture
+def plane(tmp_path: Path, counts: Counter[str]) -> Iterator[ControlPlane]:
+    store = Store(inline=True, fault=lambda point: counts.update([point]))
+    yield ControlPlane(
+        store,
+        SystemClock(),
+        SystemIds(),
+        Wakeups(),
+        LogFolder(tmp_path / "logs"),
+        LocalArtifacts(tmp_path / "artifacts"),
+    )
+    store.close()
+
+
+class Worker:
+    """Has two cores and ends each task as soon as it has it."""
+
+    def __init__(self, plane: ControlPlane) -> None:
+        self._plane = plane
+        self._seq = 1
+        capabilities = WorkerCapabilities("w", "linux", "x86_64", 2.0, 8.0, gpus=())
+        hello = Register("w", "w", "n", "local", capabilities.to_json(), (), self._seq)
+        self._incarnation = plane.register(hello).result(0).incarnation
+
+    def acquire(self) -> list[Assignment]:
+        asked = Acquire("w", self._incarnation, seq=1)
+        return list(self._plane.acquire_now(asked).result(0).assignments)
+
+    def finish(self, task: Assignment, others: list[Assignment]) -> tuple[Assignment, ...]:
+        """The assignments that came with the answer."""
+        self._seq += 1
+        held = [Held(other.task_id, other.fence, "running") for other in others]
+        held.append(Held(task.task_id, task.fence, "exited"))
+        end = Exit("succeeded", "exited", exit_code=0, started_at=1.0, ended_at=2.0)
+        news = TaskReport(task.task_id, task.fence, "exited", 1.0, end, 0)
+        report = Report("w", self._incarnation, self._seq, tuple(held), (news,))
+        reply = self._plane.report(report).result(0)
+        assert reply.recorded == (task.task_id,)
+        return reply.assignments
+
+
+def test_a_full_queue_costs_one_exchange_and_one_commit_per_command(
+    plane: ControlPlane, counts: Counter[str]
+) -> None:
+    worker = Worker(plane)
+    plane.submit([Submission(_SPEC) for _ in range(JOBS)]).result(0)
+    tasks = worker.acquire()
+    assert len(tasks) == 2
+    counts.clear()
+    ended = 0
+    while tasks:
+        tasks += worker.finish(tasks.pop(0), tasks)
+        ended += 1
+    assert ended == JOBS
+    assert counts["committed"] == JOBS
+    assert counts["statement"] < 30 * JOBS
+
+
+def test_a_command_on_an_idle_machine_is_placed_with_its_submission(
+    plane: ControlPlane, counts: Counter[str]
+) -> None:
+    worker = Worker(plane)
+    plane.submit([Submission(_SPEC)]).result(0)
+    for task in worker.acquire():
+        worker.finish(task, [])
+    counts.clear()
+    plane.submit([Submission(_SPEC)]).result(0)
+    assert counts["committed"] == 1
