@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping
+import shlex
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -54,17 +55,32 @@ def function_workload(entrypoint: str, args: str | None, kwargs: str | None) -> 
 def _env(texts: Iterable[str], files: Iterable[str]) -> dict[str, str]:
     values: dict[str, str] = {}
     for name in files:
-        path = Path(name)
-        if not path.is_file():
-            raise NotFoundError("file-not-found", f"--env-file: {name} is not a file", hint="ls")
-        lines = (line.strip() for line in path.read_text().splitlines())
-        values |= dict(_pair(line, name) for line in lines if line and line[0] != "#")
+        values |= dict(_lines(name))
     for text in texts:
         if "=" in text:
             values |= dict([_pair(text, "--env")])
         elif text in os.environ:
             values[text] = os.environ[text]
     return values
+
+
+def _lines(name: str) -> Iterator[tuple[str, str]]:
+    """Of a file as docker's: no quotes, no `export`. A line is never shown: it may be secret."""
+    path = Path(name)
+    if not path.is_file():
+        raise NotFoundError("file-not-found", f"--env-file: {name} is not a file", hint="ls")
+    for number, text in enumerate(path.read_text().splitlines(), 1):
+        line = text.strip()
+        if line and not line.startswith("#"):
+            key, equals, value = line.partition("=")
+            if not equals or not key or " " in key:
+                raise UsageError(
+                    "usage",
+                    f"{name}:{number}: the line is not NAME=VALUE",
+                    why="a line is a name, = and the value as it is: no export, no blanks",
+                    hint=f"sed -n {number}p {shlex.quote(name)}",
+                )
+            yield key, value
 
 
 def _pair(text: str, flag: str) -> tuple[str, str]:

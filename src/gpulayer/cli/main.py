@@ -15,12 +15,15 @@ import click
 from gpulayer import _version
 from gpulayer.cli import render
 from gpulayer.cli.session import Asked, whole_line
-from gpulayer.cli.table import VERBS, Verb
-from gpulayer.errors import SLUGS, GPULayerError, StorageError, UsageError
+from gpulayer.cli.table import LATER_FLAGS, OTHER_WORDS, VERBS, Verb
+from gpulayer.errors import SLUGS, GPULayerError, RefusedError, StorageError, UsageError
 
 RUN_VERBS = frozenset({"run", "launch", "map", "wait"})
 """Their exit code is the workload's, so their own failures use 125 and up, as docker's do."""
 INTERRUPTED, READER_LEFT = 130, 141
+LIKE = 0.65
+"""How alike a slip and an option are (difflib's ratio): `--gpu` and `--gpus`, `--mem` and
+`--memory`, but not `--requirement` and `--quiet`."""
 
 _BY_NAME = {verb.name: verb for verb in VERBS}
 
@@ -126,7 +129,8 @@ cli.params.append(_debug())
 
 
 def _unknown_verb(word: str) -> UsageError:
-    near = difflib.get_close_matches(word, list(_BY_NAME), n=1)
+    other = OTHER_WORDS.get(word)
+    near = [other] if other else difflib.get_close_matches(word, list(_BY_NAME), n=1)
     return UsageError(
         "usage",
         f"'{word}' is not a verb of gpulayer",
@@ -135,7 +139,7 @@ def _unknown_verb(word: str) -> UsageError:
     )
 
 
-def _usage(error: click.ClickException, asked: Asked) -> UsageError:
+def _usage(error: click.ClickException, asked: Asked) -> GPULayerError:
     ctx = getattr(error, "ctx", None)
     path: str = ctx.command_path if ctx is not None else "gpulayer"
     if isinstance(error, click.NoSuchOption):
@@ -143,9 +147,15 @@ def _usage(error: click.ClickException, asked: Asked) -> UsageError:
     return UsageError("usage", error.format_message().rstrip("."), hint=f"{path} --help")
 
 
-def _unknown_option(error: click.NoSuchOption, path: str, asked: Asked) -> UsageError:
-    near = difflib.get_close_matches(error.option_name, error.possibilities or (), n=1, cutoff=0.5)
+def _unknown_option(error: click.NoSuchOption, path: str, asked: Asked) -> GPULayerError:
     name = error.option_name
+    if name in LATER_FLAGS:
+        why = "it is of a later one, and nothing of a job is silently ignored: leave it out"
+        message = f"this version has no {name} yet"
+        return RefusedError("not-yet", message, why=why, hint="gpulayer help not-yet")
+    words = {word.lstrip("-"): word for word in error.possibilities or ()}
+    close = difflib.get_close_matches(name.lstrip("-"), words, n=1, cutoff=LIKE)
+    near = [words[word] for word in close]
     mended = [
         near[0] + word.removeprefix(name) if near and word.partition("=")[0] == name else word
         for word in asked.words

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import click
+
 
 @dataclass(frozen=True, slots=True)
 class Verb:
@@ -51,6 +53,20 @@ VERBS: tuple[Verb, ...] = (
     Verb("ls", "Look", "The same as ps.", "ps", alias_of="ps"),
 )
 
+OTHER_WORDS = {
+    "attach": "logs", "delete": "cancel", "describe": "status", "exec": "run", "info": "doctor",
+    "inspect": "status", "jobs": "ps", "kill": "cancel", "launch": "run", "prune": "gc",
+    "queue": "ps", "rm": "gc", "sbatch": "submit", "scancel": "cancel", "show": "status",
+    "squeue": "ps", "srun": "run", "start": "submit", "tail": "logs", "top": "ps",
+}  # fmt: skip
+"""What other tools call our verbs: not taken, but understood by the message that refuses them."""
+
+LATER_FLAGS = frozenset(
+    "--after --array --cache --checkpoint --image --input --max-price --matrix --output "
+    "--requirement -r --source".split()
+)
+"""Of a later version, so that they are refused by name and not taken for a slip."""
+
 
 @dataclass(frozen=True, slots=True)
 class Flag:
@@ -81,7 +97,7 @@ FLAGS: dict[str, Flag] = {
     "timeout": _flag("--timeout", about="End the job after this long: 90, 90s, 2h, 1-12:00:00.",
                      metavar="TIME"),
     "stdin": _flag("--stdin", about="`none`: give the job no standard input.",
-                   metavar="none"),
+                   metavar="none", type=click.Choice(["none"])),
     "file": _flag("-f", "--file", about="Read the job from a JSON or YAML file.",
                   metavar="FILE"),
     "args": _flag("--args", about="Positional arguments of a function, as a JSON list.",
@@ -89,7 +105,7 @@ FLAGS: dict[str, Flag] = {
     "kwargs": _flag("--kwargs", about="Named arguments of a function, as a JSON object.",
                     metavar="JSON"),
     "retries": _flag("--retries", about="Further attempts after a failure.", metavar="N",
-                     type=int),
+                     type=click.IntRange(0, 20)),
     "retry_on": _flag("--retry-on", about="What is tried again: worker_lost, failed, timed_out, "
                       "exit:N.", metavar="REASON", multiple=True, advanced=True),
     # What it needs
