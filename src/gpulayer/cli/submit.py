@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import shlex
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ import click
 from gpulayer.cli import render
 from gpulayer.cli.flags import function_workload, spec_from, starting_options
 from gpulayer.cli.session import connect, options
+from gpulayer.cli.table import FLAGS
 from gpulayer.errors import NotFoundError, SpecError, UsageError
 
 FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
@@ -74,8 +77,9 @@ def described(
             raise UsageError(
                 "usage",
                 "give a job file or a command, not both",
-                hint=f"gpulayer submit -f {job_file}",
+                hint=f"gpulayer submit -f {shlex.quote(job_file)}",
             )
+        _nothing_beside(job_file, {**flags, "args": args, "kwargs": kwargs})
         return read_job_file(job_file)
     if not command:
         raise UsageError("usage", "nothing to run", hint="gpulayer submit -- python train.py")
@@ -91,15 +95,15 @@ def described(
 
 
 def read_job_file(name: str) -> dict[str, Any]:
-    """A job file, validated whole: every fault at once, with its line."""
+    """A job file, validated whole: every fault at once, with its line. `-` is standard input."""
     from gpulayer.contracts.jobfile import validate_jobfile
     from gpulayer.contracts.jobspec import spec_to_json
 
     try:
-        text = Path(name).read_text()
+        text = sys.stdin.read() if name == "-" else Path(name).read_text()
     except OSError as error:
         raise NotFoundError(
-            "file-not-found", f"{name} cannot be read: {error.strerror}", hint="gpulayer schema"
+            "file-not-found", f"{name} cannot be read: {error.strerror}", hint="ls"
         ) from None
     except UnicodeDecodeError as error:
         raise SpecError(
@@ -146,3 +150,19 @@ def queue(spec: dict[str, Any], key: str | None = None) -> dict[str, Any]:
     finally:
         seen.close()
     return job
+
+
+def _nothing_beside(job_file: str, flags: Mapping[str, Any]) -> None:
+    """The file says all of the job, so that no option is silently ignored. The key is not of it."""
+    given = [
+        FLAGS[name].names[-1]
+        for name, value in flags.items()
+        if value not in (None, (), False) and name != "idempotency_key"
+    ]
+    if given:
+        raise UsageError(
+            "usage",
+            f"{given[0]} and a job file are two descriptions of one job",
+            why="write it into the file; gpulayer schema lists its fields",
+            hint=f"gpulayer submit -f {shlex.quote(job_file)}",
+        )

@@ -98,8 +98,8 @@ FLAGS: dict[str, Flag] = {
                      metavar="TIME"),
     "stdin": _flag("--stdin", about="`none`: give the job no standard input.",
                    metavar="none", type=click.Choice(["none"])),
-    "file": _flag("-f", "--file", about="Read the job from a JSON or YAML file.",
-                  metavar="FILE"),
+    "file": _flag("-f", "--file", about="Read the job from a JSON or YAML file; - is standard "
+                  "input.", metavar="FILE"),
     "args": _flag("--args", about="Positional arguments of a function, as a JSON list.",
                   metavar="JSON"),
     "kwargs": _flag("--kwargs", about="Named arguments of a function, as a JSON object.",
