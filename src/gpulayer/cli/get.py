@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
@@ -14,9 +15,10 @@ from gpulayer.api.paths import job_path
 from gpulayer.api.wire import Wire
 from gpulayer.cli import render
 from gpulayer.cli.session import connect, options
-from gpulayer.errors import NotFoundError, RefusedError
+from gpulayer.errors import NotFoundError, RefusedError, UsageError
 
 ADDRESS = "artifact://sha256/"
+STDOUT = Path("-")
 
 
 class Wanted(NamedTuple):
@@ -32,17 +34,22 @@ class Wanted(NamedTuple):
 def command(what: str, path: Path | None, as_json: bool, quiet: bool) -> None:
     """Fetch what a job left in its output folder, one file of it (JOB:FILE), or an artifact.
 
-    Without PATH, a job's files go to a folder named after the job. Nothing is overwritten.
+    Without PATH, a job's files go to a folder named after the job. One file goes into a PATH that
+    is a folder, and to standard output where PATH is -. Nothing is overwritten.
     """
     wire = connect()
     if what.startswith(ADDRESS):
         digest = what.removeprefix(ADDRESS)
-        wanted = [Wanted(digest, path or Path(digest[:12]), executable=False)]
+        wanted = [Wanted(digest, _place(digest[:12], path), executable=False)]
     else:
         wanted = _of_job(wire, what, path)
+    if path == STDOUT:
+        _print(wire, what, wanted)
+        return
     for one in wanted:
         if os.path.lexists(one.target):
-            elsewhere = shlex.join([what, f"{path or wanted[0].target.parts[0]}-2"])
+            taken = one.target if ":" in what else path or Path(one.target.parts[0])
+            elsewhere = shlex.join([what, f"{taken}-2"])
             raise RefusedError(
                 "already-there",
                 f"{one.target} exists already",
@@ -56,6 +63,24 @@ def command(what: str, path: Path | None, as_json: bool, quiet: bool) -> None:
     elif not quiet:
         for one in wanted:
             render.data(render.plain(one.target))
+
+
+def _print(wire: Wire, what: str, wanted: Sequence[Wanted]) -> None:
+    if len(wanted) > 1:
+        raise UsageError(
+            "usage",
+            f"{what} has {len(wanted)} files, and standard output takes one",
+            hint=f"gpulayer get {shlex.quote(what)}",
+        )
+    data = wire.request("GET", f"/v1/artifacts/sha256/{wanted[0].digest}").data
+    sys.stdout.buffer.write(data)
+
+
+def _place(name: str, path: Path | None) -> Path:
+    """Where one file goes: under its own name, into a folder, or as PATH says."""
+    if path is None or path.is_dir():
+        return (path or Path()) / name
+    return path
 
 
 def _fetch(wire: Wire, wanted: Wanted) -> None:
@@ -86,7 +111,7 @@ def _of_job(wire: Wire, what: str, path: Path | None) -> list[Wanted]:
     return [
         Wanted(
             output["digest"],
-            (path or Path(PurePosixPath(name).name)) if name else folder / _inside(output["path"]),
+            _place(PurePosixPath(name).name, path) if name else folder / _inside(output["path"]),
             bool(output.get("executable")),
         )
         for output in outputs
