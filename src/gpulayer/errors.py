@@ -245,7 +245,8 @@ _TABLE: tuple[Slug, ...] = (
          "The worker has no value for a secret that the job names. Set it where the worker "
          "runs; for a job on this machine, export it in the terminal."),
     Slug("secret-unsafe", PreparationError, 1, 126, 409,
-         "A secret's file can be read by others. `chmod 600` it."),
+         "A secret's file can be read by others: `chmod 600` it. Or a value is under 6 bytes, "
+         "so it cannot be told from other output: pass it as a variable with `--env`."),
     Slug("start-failed", PreparationError, 1, 126, 409,
          "The system refused to start the command. The message carries its own words."),
     Slug("folder-gone", PreparationError, 1, 126, 409,

@@ -11,6 +11,7 @@ from gpulayer.runtime.journal import is_name
 from gpulayer.runtime.peers import Peer
 from gpulayer.runtime.roster import refusal
 from gpulayer.runtime.spawn import FULL, SpawnError
+from gpulayer.runtime.tasks import Task
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -207,6 +208,12 @@ class Dispatch:
         known = dict(entry.split("=", 1) for entry in entries if "=" in entry)
         return {"values": {name: known.get(name) for name in request["names"]}}
 
+    def _redact(self, peer: Peer, request: dict[str, Any], fds: dict[str, int]) -> dict[str, Any]:
+        task = self._task(request)
+        if not isinstance(task, Task):
+            raise RequestError("no-such-task", "the values of its secrets are not known any more")
+        return {"texts": task.redact(request["texts"])}
+
     def _drop(self, peer: Peer, request: dict[str, Any], fds: dict[str, int]) -> dict[str, Any]:
         for envelope_id in request["envelope_ids"]:
             self._envelopes.drop(envelope_id)
@@ -292,6 +299,7 @@ _WORDS: dict[str, Callable[[Dispatch, Peer, dict[str, Any], dict[str, int]], Any
     "list": Dispatch._list,
     "forget": Dispatch._forget,
     "environ": Dispatch._environ,
+    "redact": Dispatch._redact,
     "drop": Dispatch._drop,
     "quit": Dispatch._leave,
     "signal": Dispatch._signal,

@@ -60,3 +60,12 @@ def redactor(task: dict[str, Any], *, midway: bool = False) -> Redactor | None:
     """For one stream of the task; None where there is nothing to hide."""
     secrets = [(name, value) for name, value in task.get("redact") or ()]
     return Redactor(secrets, midway=midway) if secrets else None
+
+
+def redacted(task: dict[str, Any], text: str) -> str:
+    """A whole text without the values of the task's secrets."""
+    cleaner = redactor(task)
+    if cleaner is None:
+        return text
+    data = cleaner.feed(text.encode("utf-8", "surrogatepass")) + cleaner.flush()
+    return data.decode("utf-8", "surrogatepass")

@@ -154,6 +154,8 @@ def _escaped(raw: bytes) -> Iterator[bytes]:
     yield _percent(raw, _PLAIN | {ord(" ")}).replace(b" ", b"+")
     for ascii_only in (True, False):
         yield json.dumps(text, ensure_ascii=ascii_only)[1:-1].encode("utf-8", "surrogateescape")
+    yield repr(text)[1:-1].encode("utf-8", "backslashreplace")
+    yield repr(raw)[2:-1].encode("ascii")
     yield raw.replace(b"'", b"'\"'\"'")
     yield raw.replace(b"'", b"'\\''")
     yield b"".join(bytes((b,)) if b in _PLAIN or b > 127 else b"\\%c" % b for b in raw)

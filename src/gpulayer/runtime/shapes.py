@@ -109,6 +109,7 @@ REQUESTS: dict[str, dict[str, Any]] = {
     "cancel": {"mode": str, "grace_seconds": float, "reason": str},
     "tail": {"offset": Below(LARGEST), "max_bytes": Below(LARGEST)},
     "environ": {"envelope_id": str, "names": [str]},
+    "redact": {"texts": [str]},
     "drop": {"envelope_ids": [str]},
     "signal": {"signum": int, "target": str},
     "winsize": {"rows": _CELLS, "cols": _CELLS},

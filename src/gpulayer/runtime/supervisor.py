@@ -25,6 +25,7 @@ The protocol (frames: `gpulayer.runtime.frames`). Requests are `{"op", "seq", ..
     list      -> tasks
     forget    task_id: once it has ended, its files go. Twice-safe.
     environ   envelope_id, names -> values {name: value or null}. For the agent alone.
+    redact    task_id, texts -> texts without the values of the task's secrets
     drop      envelope_ids
     quit      refused while tasks live
 

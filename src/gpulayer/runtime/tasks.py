@@ -170,6 +170,10 @@ class Task:
             "log_size": self._segment.size,
         }
 
+    def redact(self, texts: list[str]) -> list[str]:
+        """What the task left besides its log, without the values of its secrets."""
+        return [launches.redacted(self._request, text) for text in texts]
+
     def forget(self) -> None:
         """Removes its files."""
         self._is_forgotten = True

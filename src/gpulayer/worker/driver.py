@@ -26,6 +26,7 @@ from gpulayer.runtime import frames
 from gpulayer.worker import events as heard, instructions as say
 from gpulayer.worker.agent import Agent
 from gpulayer.worker.channel import WorkerChannel
+from gpulayer.worker.steps.hiding import Clean
 from gpulayer.worker.supervisor_link import SupervisorGone, SupervisorLink, answer
 
 TAIL_BYTES = 1 << 20
@@ -38,7 +39,7 @@ class Tasks(Protocol):
 
     def prepare(self, assignment: Assignment, link: SupervisorLink) -> dict[str, Any]: ...
     def refused(self, error: Exception) -> Exit: ...
-    def collect(self, order: say.Collect, channel: WorkerChannel) -> Exit: ...
+    def collect(self, order: say.Collect, channel: WorkerChannel, clean: Clean) -> Exit: ...
     def forget(self, task_id: str) -> None: ...
 
 
@@ -277,10 +278,19 @@ class Driver:
         self.post(heard.TaskRefused(order.assignment.task_id, order.number, ending))
 
     def _collect(self, order: say.Collect) -> None:
+        def clean(texts: list[str]) -> list[str] | None:
+            if self._link is None:
+                raise SupervisorGone("redact")
+            try:
+                reply = self._link.call("redact", task_id=order.task_id, texts=texts)
+            except frames.Refused:
+                return None
+            return list(reply["texts"])
+
         while not self.left.is_set():
             try:
-                ending = self._tasks.collect(order, self._channel)
-            except ConnectionError:
+                ending = self._tasks.collect(order, self._channel, clean)
+            except (ConnectionError, SupervisorGone):
                 with self._plane_back:  # outputs wait until there is a plane to take them
                     self._plane_back.wait(1.0)
                 continue

@@ -82,7 +82,11 @@ def note_of(assignment: Assignment) -> dict[str, Any]:
         retry.get("retry_on", ("worker_lost",))
     )
     workload: Mapping[str, Any] = assignment.spec.get("workload") or {}
-    return {"again": again, "kind": workload.get("kind", "command")}
+    return {
+        "again": again,
+        "kind": workload.get("kind", "command"),
+        "secrets": bool(assignment.spec.get("secrets")),
+    }
 
 
 def assigned(assignment: Assignment, sent_at: float) -> Slot:

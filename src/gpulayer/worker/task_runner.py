@@ -17,7 +17,16 @@ from gpulayer.contracts.messages import Assignment, Exit
 from gpulayer.worker.channel import WorkerChannel
 from gpulayer.worker.instructions import Collect
 from gpulayer.worker.slots import note_of
-from gpulayer.worker.steps import ending, environ, plan, secrets, visibility, workload, workspace
+from gpulayer.worker.steps import (
+    ending,
+    environ,
+    hiding,
+    plan,
+    secrets,
+    visibility,
+    workload,
+    workspace,
+)
 from gpulayer.worker.steps.plan import TaskPlan
 from gpulayer.worker.supervisor_link import SupervisorGone
 
@@ -81,15 +90,16 @@ class TaskRunner:
         """The end of a task that never began because of `error`."""
         return ending.of_refusal(error, self._clock.now())
 
-    def collect(self, order: Collect, channel: WorkerChannel) -> Exit:
+    def collect(self, order: Collect, channel: WorkerChannel, clean: hiding.Clean) -> Exit:
         """The end with all that the task left. `ConnectionError`: there is no plane to take the
-        outputs now; ask again."""
+        outputs now; `SupervisorGone`: nobody to ask about its secrets; ask again."""
         folder = self._folder_of(order.task_id)
         end = ending.of_process(order.exit)
         if order.note.get("kind") == "function":
             end = ending.with_result(end, folder)
         found = collect.outputs(plan.outputs(folder), channel.put_artifact)
-        return ending.with_outputs(end, found.outputs, found.note)
+        end = ending.with_outputs(end, found.outputs, found.note)
+        return hiding.without_secrets(end, clean) if order.note.get("secrets") else end
 
     def forget(self, task_id: str) -> None:
         workspace.remove(self._folder_of(task_id))

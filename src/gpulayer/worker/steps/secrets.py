@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from gpulayer.errors import PreparationError
+from gpulayer.runtime.redaction import SHORTEST
 from gpulayer.worker.steps.plan import TaskPlan
 
 VALUE_BYTES = 64 * 1024
@@ -30,8 +31,21 @@ def resolve(task: TaskPlan) -> None:
             value = _from_file(task, secret)
         else:
             value = _from_environment(task, secret, terminal)
+        _require_long_enough(task, secret["name"], value)
         task.set[secret["name"]] = value
         task.redact.append((secret["name"], value))
+
+
+def _require_long_enough(task: TaskPlan, name: str, value: str) -> None:
+    """A shorter one would stand in a log by chance, so it is not looked for there."""
+    if len(os.fsencode(value)) < SHORTEST:
+        raise PreparationError(
+            "secret-unsafe",
+            f"the secret {name} is too short to be kept out of the log",
+            why=f"it has fewer than {SHORTEST} bytes",
+            hint="gpulayer help secret-unsafe",
+            job_id=task.assignment.job_id,
+        )
 
 
 def _source(secret: Mapping[str, Any]) -> str:
