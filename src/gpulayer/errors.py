@@ -17,6 +17,7 @@
 
 The command line, the SDK, HTTP and the docs read the same table. A row is added here and
 nowhere else. Rendering (`error[slug]: what`, `where:`, `why:`, `help:`) is `cli.render`'s.
+It is longer than other files because a table reads best in one place.
 """
 
 from __future__ import annotations

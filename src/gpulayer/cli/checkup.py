@@ -27,7 +27,7 @@ def look(places: Places) -> dict[str, Any]:
     return {
         "version": _version.__version__,
         "python": platform.python_version(),
-        "sqlite": _sqlite(notes),
+        "sqlite": _sqlite(),
         "home": _home(places, notes),
         "runtime": places.runtime,
         "containment": _containment(places, processes),
@@ -37,25 +37,12 @@ def look(places: Places) -> dict[str, Any]:
     }
 
 
-def has_wal_bug(version: tuple[int, ...]) -> bool:
-    """Whether this SQLite may lose commits when two connections write one WAL database
-    (sqlite.org/wal.html, "walresetbug": mended in 3.51.3, and in 3.50.7 and 3.44.6)."""
-    return (
-        (3, 7, 0) <= version < (3, 51, 3)
-        and not (3, 50, 7) <= version < (3, 51)
-        and not (3, 44, 6) <= version < (3, 45)
-    )
+def _sqlite() -> str:
+    from gpulayer.storage.wal_bug import VERSION, has_wal_bug
 
-
-def _sqlite(notes: list[str]) -> str:
-    import sqlite3
-
-    if has_wal_bug(sqlite3.sqlite_version_info):
-        return (
-            f"{sqlite3.sqlite_version} (has the WAL-reset bug, which needs two writers; "
-            "GPUlayer has one)"
-        )
-    return sqlite3.sqlite_version
+    number = ".".join(map(str, VERSION))
+    bug = " (has the WAL-reset bug, which needs two writers; GPUlayer has one)"
+    return number + (bug if has_wal_bug() else "")
 
 
 def _home(places: Places, notes: list[str]) -> str:
