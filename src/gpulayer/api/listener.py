@@ -9,12 +9,15 @@ that is what makes a hand-over invisible to clients.
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 from typing import Any
 
 from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
+
+from gpulayer.runtime.peers import peer_uid
 
 BACKLOG = 4096
 """Clients that may wait while a plane imports or hands over; the kernel caps it (somaxconn)."""
@@ -69,6 +72,15 @@ class Listener:
         return len(self._state.tasks)
 
     def _protocol(self) -> asyncio.Protocol:
-        return HttpToolsProtocol(
-            config=self._config, server_state=self._state, app_state={}, _loop=None
-        )
+        return _OwnUserOnly(config=self._config, server_state=self._state, app_state={}, _loop=None)
+
+
+class _OwnUserOnly(HttpToolsProtocol):
+    """Ends a connection of another user before a byte of it is read. Folder and socket are closed
+    to others already; this holds where somebody has opened both."""
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        sock = transport.get_extra_info("socket")
+        if sock.family == socket.AF_UNIX and peer_uid(sock) != os.getuid():
+            transport.abort()
