@@ -11,6 +11,7 @@
       |
       sqlite        connections, pragmas, what an error means
       migrations    schema/0001.sql, ... each applied once
+      wal_bug       which SQLite this is, for `doctor`
 
     logs      LogFolder: the segments of tasks, files beside the database
 
