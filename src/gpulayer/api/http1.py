@@ -41,8 +41,29 @@ class Connection:
         """Send and receive. A body that is a file needs a Content-Length among the headers.
 
         Raises TimeoutError after `timeout` seconds without a byte, and when the plane's backlog
-        is full; ConnectionError or FileNotFoundError when nobody is there.
+        is full; ConnectionError or FileNotFoundError when nobody is there. What raises in the
+        middle, Ctrl-C too, ends the connection: the next exchange shall not read this answer.
         """
+        try:
+            return self._exchange(method, path, headers, body, timeout)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        if self.sock is not None:
+            self._reader.close()
+            self.sock.close()
+            self.sock = None
+
+    def _exchange(
+        self,
+        method: str,
+        path: str,
+        headers: Mapping[str, str],
+        body: bytes | BinaryIO | None,
+        timeout: float,
+    ) -> Answer:
         if self.sock is None:
             self._connect(timeout)
         assert self.sock is not None
@@ -59,12 +80,6 @@ class Connection:
             while piece := body.read(PIECE_BYTES):
                 self.sock.sendall(piece)
         return self._receive()
-
-    def close(self) -> None:
-        if self.sock is not None:
-            self._reader.close()
-            self.sock.close()
-            self.sock = None
 
     def _connect(self, timeout: float) -> None:
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)

@@ -110,3 +110,13 @@ def test_silence_is_a_timeout(folder: str) -> None:
         with pytest.raises(TimeoutError):
             connection.exchange("GET", "/", {}, None, 0.05)
         connection.close()
+
+
+def test_an_exchange_that_was_not_ended_leaves_its_answer_to_nobody(folder: str) -> None:
+    with socket.socket(socket.AF_UNIX) as silent:
+        silent.bind(os.path.join(folder, "s"))
+        silent.listen()
+        connection = Connection(os.path.join(folder, "s"))
+        with pytest.raises(TimeoutError):
+            connection.exchange("GET", "/a", {}, None, 0.01)
+        assert connection.sock is None
