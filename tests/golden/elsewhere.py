@@ -3,24 +3,35 @@
 from __future__ import annotations
 
 ELSEWHERE = {
-    "digest-mismatch": "only a client that sends other bytes than it announces gets it; "
-    "tests/unit/artifacts",
-    "worker-not-found": "no verb of this version names a worker to the plane; "
-    "tests/unit/control_plane",
-    "too-large": "its limits are megabytes; tests/unit/contracts and the function runner's tests",
-    "envelope-lost": "needs a supervisor killed at one moment; tests/e2e/test_supervisor_deaths.py",
-    "start-failed": "needs a system that has no process left to give; tests/e2e of the supervisor",
-    "plane-unreachable": "needs a frozen plane and 20 s; tests/e2e/test_local_plane.py",
-    "plane-start-failed": "needs a plane that dies at birth; tests/e2e/test_crash_points.py",
-    "plane-held": "needs a process that embeds a plane meanwhile; tests/e2e/test_embedded.py",
-    "version-mismatch": "needs a plane of another version; tests/unit/api/test_wire.py",
-    "disk-full": "needs a full disk; tests/store and tests/unit/artifacts fill small ones",
-    "disk-error": "needs a failing disk; tests/store",
-    "not-allowed": "only an artifact that is a link gets it; tests/unit/artifacts",
-    "plane-full": "needs a queue of a million jobs; tests/unit/control_plane",
-    "internal": "a fault of ours; tests/unit/cli/test_main.py raises one",
-    "wrong-world": "needs the right to make a namespace; tests/unit/sdk/test_world.py",
+    "digest-mismatch": (
+        "only a client that sends other bytes than it announces gets it",
+        "unit/artifacts/test_store.py",
+    ),
+    "worker-not-found": (
+        "no verb of this version names a worker to the plane",
+        "unit/cli/test_rare_messages.py",
+    ),
+    "too-large": ("its limits are megabytes", "unit/runtime/test_function_runner.py"),
+    "envelope-lost": ("needs a supervisor killed at one moment", "e2e/test_supervisor.py"),
+    "start-failed": (
+        "needs a system that has no process left to give",
+        "unit/cli/test_rare_messages.py",
+    ),
+    "plane-unreachable": ("needs a frozen plane and 20 s", "e2e/test_local_plane.py"),
+    "plane-start-failed": ("needs a plane that dies at birth", "unit/cli/test_rare_messages.py"),
+    "plane-held": ("needs a process that embeds a plane meanwhile", "e2e/test_embedded.py"),
+    "version-mismatch": ("needs a plane of another version", "unit/api/test_wire.py"),
+    "disk-full": ("needs a full disk", "store/test_sqlite_file.py"),
+    "disk-error": ("needs a failing disk", "store/test_sqlite_file.py"),
+    "not-allowed": ("only an artifact that is a link gets it", "unit/cli/test_rare_messages.py"),
+    "plane-full": (
+        "needs a queue of a million jobs",
+        "unit/control_plane/test_submission.py",
+    ),
+    "internal": ("needs a fault of ours", "unit/cli/test_rare_messages.py"),
+    "wrong-world": ("needs the right to make a namespace", "unit/sdk/test_world.py"),
 }
+"""slug -> why no session shows it, and the test (below `tests`) that does."""
 
 NOT_BY_A_LINE = {
     "invalid-field": "the file must be edited; the line shows what may stand there",

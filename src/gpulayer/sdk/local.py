@@ -84,7 +84,7 @@ def start(places: Places) -> None:
                 return
     finally:
         os.close(lock)
-    raise _start_failed(places, "it died before it could say why")
+    raise start_failed(places, "it died before it could say why")
 
 
 def stop(places: Places, *, force: bool = False) -> bool:
@@ -108,13 +108,25 @@ def stop(places: Places, *, force: bool = False) -> bool:
     return True
 
 
+def start_failed(places: Places, why: str) -> Exception:
+    """The error for a plane that did not come up, with the last line that it wrote."""
+    log = places.process_log("plane")
+    try:
+        with open(log, encoding="utf-8", errors="replace") as file:
+            last = file.read()[-2000:].strip().rsplit("\n", 1)[-1]
+    except OSError:
+        last = ""
+    why = f"{why}: {last}" if last else why
+    return unreachable("the local plane could not start", log, why, "plane-start-failed")
+
+
 def _spawn_and_wait(places: Places, clock: SystemClock) -> bool:
     """Whether a plane serves now; False: the candidate died without a word."""
     told = _spawn(places)
     try:
         ready, _, _ = select.select([told], [], [], START_SECONDS)
         if not ready:
-            raise _start_failed(places, f"no word within {START_SECONDS:.0f} s")
+            raise start_failed(places, f"no word within {START_SECONDS:.0f} s")
         with os.fdopen(told, "rb", closefd=False) as pipe:
             word = pipe.readline()
     finally:
@@ -136,7 +148,7 @@ def _spawn(places: Places, *flags: str) -> int:
         start_plane(places, write, *flags)
     except OSError as error:
         os.close(read)
-        raise _start_failed(places, str(error)) from error
+        raise start_failed(places, str(error)) from error
     finally:
         os.close(write)
     return read
@@ -194,14 +206,3 @@ def _refuse_inside_job(places: Places) -> None:
             why=f"this process belongs to job {outer}",
             hint="gpulayer ps",
         )
-
-
-def _start_failed(places: Places, why: str) -> Exception:
-    log = places.process_log("plane")
-    try:
-        with open(log, encoding="utf-8", errors="replace") as file:
-            last = file.read()[-2000:].strip().rsplit("\n", 1)[-1]
-    except OSError:
-        last = ""
-    why = f"{why}: {last}" if last else why
-    return unreachable("the local plane could not start", log, why, "plane-start-failed")

@@ -10,7 +10,9 @@ from gpulayer.artifacts.store import LocalArtifacts
 from gpulayer.cli.main import main
 from gpulayer.clock import SystemClock
 from gpulayer.errors import NotFoundError, PreparationError, RefusedError
+from gpulayer.sdk import local
 from gpulayer.sdk.failures import failure_of
+from gpulayer.sdk.places import Places
 from tests.support.env import Env
 
 
@@ -43,6 +45,16 @@ def test_what_the_system_would_not_start_is_a_failed_start() -> None:
     assert isinstance(error, PreparationError)
     assert error.code == "start-failed"
     assert "Resource temporarily unavailable" in str(error)
+
+
+def test_a_plane_that_dies_at_birth_is_told_with_its_last_words(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "plane.log").write_text("first\nlast words\n")
+    error = local.start_failed(Places(str(home), str(tmp_path / "run")), "it died")
+    assert error.code == "plane-start-failed"
+    assert error.why == "it died: last words"
+    assert error.where == str(home / "plane.log")
 
 
 def test_a_fault_of_ours_is_one_line_and_debug_shows_where(
