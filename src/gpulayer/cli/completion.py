@@ -1,4 +1,8 @@
-"""`gpulayer completion SHELL`: a script that completes verbs and flags without starting Python."""
+"""`gpulayer completion SHELL`: a script that completes verbs, flags, and the names of jobs.
+
+Verbs and flags are written into the script, so that no Python starts for them; only a job's name
+asks the plane.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +15,8 @@ from gpulayer.cli import render
 from gpulayer.cli.table import VERBS
 
 SHELLS = ("bash", "zsh", "fish")
+TAKES_JOBS = frozenset("status logs events why result wait cancel retry get".split())
+JOBS = "gpulayer ps -a -q -n 50 2>/dev/null"
 
 
 @click.command("completion")
@@ -36,10 +42,16 @@ def _bash(words: Mapping[str, Sequence[str]]) -> str:
   if [ "$COMP_CWORD" -eq 1 ]; then
     COMPREPLY=($(compgen -W '{" ".join(words)}' -- "$word")); return
   fi
+  case " ${{COMP_WORDS[*]:1:COMP_CWORD-1}} " in *' -- '*) return ;; esac
   case "$verb" in
 {cases}
   esac
-  case "$word" in -*) COMPREPLY=($(compgen -W "$flags" -- "$word")) ;; esac
+  case "$word" in
+    -*) COMPREPLY=($(compgen -W "$flags" -- "$word")) ;;
+    *) case "$verb" in
+      {"|".join(sorted(TAKES_JOBS))}) COMPREPLY=($(compgen -W "$({JOBS})" -- "$word")) ;;
+    esac ;;
+  esac
 }}
 complete -o default -F _gpulayer gpulayer"""
 
@@ -55,6 +67,9 @@ def _fish(words: Mapping[str, Sequence[str]]) -> str:
         for name in words
     ]
     for name, flags in words.items():
+        if name in TAKES_JOBS:
+            seen = f"'__fish_seen_subcommand_from {name}'"
+            lines.append(f"complete -c gpulayer -n {seen} -f -a '({JOBS})'")
         lines += [
             f"complete -c gpulayer -n '__fish_seen_subcommand_from {name}' -l {flag[2:]}"
             for flag in flags

@@ -144,7 +144,8 @@ def _usage(error: click.ClickException, asked: Asked) -> GPULayerError:
     path: str = ctx.command_path if ctx is not None else "gpulayer"
     if isinstance(error, click.NoSuchOption):
         return _unknown_option(error, path, asked)
-    return UsageError("usage", error.format_message().rstrip("."), hint=f"{path} --help")
+    message = " ".join(error.format_message().split()).rstrip(".")
+    return UsageError("usage", message, hint=f"{path} --help")
 
 
 def _unknown_option(error: click.NoSuchOption, path: str, asked: Asked) -> GPULayerError:

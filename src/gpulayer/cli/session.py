@@ -10,6 +10,7 @@ import click
 
 from gpulayer.cli import render
 from gpulayer.cli.table import FLAGS, Flag
+from gpulayer.sdk.describe import FUNCTION
 
 if TYPE_CHECKING:
     from gpulayer.api.wire import Wire
@@ -78,11 +79,16 @@ def whole_line(asked: Asked, hint: str) -> str:
 
 
 def _with_option(words: Sequence[str], flag: Flag, instead: Sequence[str], verb: str) -> list[str]:
-    """The words with that flag as it should be, right after the verb. What follows the verb's own
-    options is the command and stays as it is."""
+    """The words with that flag as it should be, after the verb's own options. What follows them is
+    the command and stays as it is; a function has options on both sides."""
     at = words.index(verb) + 1
     kept, rest = [], list(words[at:])
-    while rest and rest[0].startswith("-") and rest[0] != "--":
+    while rest and rest[0] != "--":
+        if not rest[0].startswith("-"):
+            if verb == "run" or not FUNCTION.fullmatch(rest[0]):
+                break
+            kept.append(rest.pop(0))
+            continue
         name, equals, _ = rest[0].partition("=")
         known = next((f for f in FLAGS.values() if name in f.names), None)
         takes = known is not None and "is_flag" not in known.settings and not equals

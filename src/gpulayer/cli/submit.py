@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 import sys
 from collections.abc import Mapping
@@ -16,8 +15,7 @@ from gpulayer.cli.flags import function_workload, spec_from, starting_options
 from gpulayer.cli.session import connect, options
 from gpulayer.cli.table import FLAGS
 from gpulayer.errors import NotFoundError, SpecError, UsageError
-
-FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+from gpulayer.sdk.describe import FUNCTION
 
 
 class Described(click.Command):

@@ -7,6 +7,7 @@ refuses by name. Light enough for the command line: no model is built.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -19,6 +20,9 @@ OPTIONS = (
     "retry_on", "on_unschedulable", "requirements", "preload", "reuse", "cache", "image",
 )  # fmt: skip
 """Every word that `run`, `submit`, `@gl.remote` and `gl.submit` understand about a job."""
+
+FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+"""A word that names a function, `module:function`."""
 
 
 def spec_of(workload: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gpulayer.sdk.again import command_line
+from gpulayer.sdk.describe import FUNCTION
 
 _BUILTINS = frozenset(
     "alias bg bind builtin cd declare dirs disown eval exec export fc fg getopts hash history "
@@ -73,6 +74,8 @@ def _not_found(job: Mapping[str, Any], reported: Mapping[str, Any]) -> list[str 
     words = list((job["spec"].get("workload") or {}).get("command") or [""])
     line = shlex.join(words)
     folder = (job.get("origin") or {}).get("cwd") or "."
+    if FUNCTION.fullmatch(words[0]):
+        return [f"gpulayer submit {line}"]
     if words[0] in _BUILTINS:
         return [f"gpulayer run -- sh -c {shlex.quote(line)}"]
     if len(words) == 1 and " " in words[0].strip():

@@ -119,9 +119,13 @@ def test_the_bash_completion_completes() -> None:
         _script("bash")
         + "\nCOMP_WORDS=(gpulayer st); COMP_CWORD=1; _gpulayer; echo ${COMPREPLY[@]}"
         + "\nCOMP_WORDS=(gpulayer run --ti); COMP_CWORD=2; _gpulayer; echo ${COMPREPLY[@]}"
+        + "\ngpulayer() { echo train-1 tune-2; }; COMP_WORDS=(gpulayer logs tr); COMPREPLY="
+        + "\n_gpulayer; echo ${COMPREPLY[@]}"
+        + "\nCOMP_WORDS=(gpulayer run -- git --ti); COMP_CWORD=4; COMPREPLY=none"
+        + "\n_gpulayer; echo ${COMPREPLY[@]}"
     )
     done = subprocess.run(["bash", "-c", ask], text=True, capture_output=True, check=True)
-    assert done.stdout == "status stop\n--timeout\n"
+    assert done.stdout == "status stop\n--timeout\ntrain-1\nnone\n"
 
 
 def _script(shell: str) -> str:
