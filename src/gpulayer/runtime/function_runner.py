@@ -39,6 +39,8 @@ MAX_INT_BITS = 14_000
 """About 4,200 digits; Python refuses to read longer ones (CVE-2020-10735)."""
 
 MAX_TRACEBACK = 64 * 1024
+MAX_MESSAGE = 16 << 10
+MAX_CHAIN = 20
 _FAILED, _NOT_FOUND = 1, 127
 _TAKEN = frozenset(sys.modules) | frozenset(getattr(sys, "stdlib_module_names", ()))
 """Names that a script's module must not take, or the standard library would find the script."""
@@ -254,16 +256,20 @@ def _fail(result_path: str, slug: str, error: BaseException) -> int:
             for relation, one in _chain(error)
         ],
     }
-    if not isinstance(error, NotPlain) and not any(_problems(list(error.args), "", 0, set())):
+    if not isinstance(error, NotPlain) and _is_small(list(error.args)):
         described["args"] = list(error.args)
     _print_error(kind, error, error.__traceback__)
     _write(result_path, json.dumps({"error": described}))
     return _NOT_FOUND if slug == "function-not-importable" else _FAILED
 
 
+def _is_small(args: list[Any]) -> bool:
+    return not any(_problems(args, "", 0, set())) and len(json.dumps(args)) <= MAX_MESSAGE
+
+
 def _chain(error: BaseException) -> Iterator[tuple[str, BaseException]]:
     seen = {id(error)}
-    while True:
+    while len(seen) <= MAX_CHAIN:
         relation, below = "cause", error.__cause__
         if below is None and not error.__suppress_context__:
             relation, below = "context", error.__context__
@@ -276,7 +282,11 @@ def _chain(error: BaseException) -> Iterator[tuple[str, BaseException]]:
 
 def _message(error: BaseException) -> str:
     try:
-        return str(error).encode("utf-8", "backslashreplace").decode()
+        text = str(error)
+        if len(text) > MAX_MESSAGE:
+            left_out = len(text) - MAX_MESSAGE
+            text = "{}... ({} characters left out)".format(text[:MAX_MESSAGE], left_out)
+        return text.encode("utf-8", "backslashreplace").decode()
     except Exception:
         return "(its message cannot be shown)"
 

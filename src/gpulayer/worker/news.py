@@ -12,6 +12,10 @@ from gpulayer.contracts.messages import TaskReport
 from gpulayer.worker.slots import Slot, Slots
 
 START_NEWS_SECONDS = 0.02
+REPORT_BYTES = 8 << 20
+"""A report is closed once it is longer; a plane refuses those of 64 MiB and more."""
+_OUTPUT_BYTES = 300
+"""Of a line about an output, besides its path."""
 
 
 def due(slots: Slots, again_after: float) -> float:
@@ -29,14 +33,19 @@ def due(slots: Slots, again_after: float) -> float:
 
 
 def gather(slots: Slots, again_after: float, now: float) -> tuple[TaskReport, ...]:
-    """All that is to be said now. Marks the ends in it as sent."""
-    news = []
+    """All that is to be said now, or as much of it as one report holds: what is left stays due.
+    Marks the ends in it as sent."""
+    news: list[TaskReport] = []
+    size = 0
     for slot in slots:
         if slot.silent:
             continue
+        if size > REPORT_BYTES:
+            break
         if slot.ended and (slot.exit_sent is None or now >= slot.exit_sent + again_after):
             slot.exit_sent = now
             news.append(_end(slot))
+            size += _size(news[-1])
         elif _has_start(slot):
             news.append(TaskReport(slot.task_id, slot.fence, slot.phase, slot.started_at))
     return tuple(news)
@@ -65,3 +74,13 @@ def _end(slot: Slot) -> TaskReport:
         slot.log.size,
         base64.b64encode(held).decode() if held else None,
     )
+
+
+def _size(news: TaskReport) -> int:
+    """About how long it is as JSON."""
+    end = news.exit
+    if end is None:
+        return 0
+    paths = sum(len(str(output.get("path"))) + _OUTPUT_BYTES for output in end.outputs)
+    texts = len(news.log or "") + len(end.value or "") + len(end.message)
+    return texts + paths + (len(str(end.error)) if end.error else 0)

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import json
+import os
+import stat
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from gpulayer.contracts.fitting import fitted
 from gpulayer.contracts.messages import Exit
 from gpulayer.contracts.states import Reason, TaskState
-from gpulayer.errors import SLUGS, GPULayerError
+from gpulayer.errors import SLUGS, GPULayerError, UsageError
 from gpulayer.runtime import exits, frames
 from gpulayer.worker.steps import plan
+
+RESULT_FILE_BYTES = 4 << 20
+"""More than a runner ever writes."""
+_RESULT = {"error": "Mapping[str, Any]"}
+_ERROR = {"slug": "str", "message": "str"}
 
 _REASONS = {
     "secret-missing": Reason.SECRET_MISSING,
@@ -59,21 +67,39 @@ def of_refusal(error: Exception, now: float) -> Exit:
 
 def with_result(ending: Exit, folder: str) -> Exit:
     """Add what a function returned or raised, as its runner wrote it down."""
-    try:
-        with open(plan.result_file(folder), encoding="ascii") as file:
-            result = json.load(file)
-    except (OSError, ValueError):
+    result = _read(plan.result_file(folder))
+    if result is None:
         return ending  # it was ended before it could answer, or ended itself: the exit says how
     if ending.outcome == TaskState.SUCCEEDED and "value" in result:
         return replace(ending, value=json.dumps(result["value"], separators=(",", ":")))
     if ending.outcome != TaskState.FAILED or "error" not in result:
         return ending
-    error = result["error"]
+    error = dict(result["error"])
     reason = {
         "result-not-json": Reason.RESULT_NOT_JSON,
         "function-not-importable": Reason.NOT_FOUND,
     }.get(error["slug"], Reason.EXCEPTION)
     return replace(ending, error=error, reason=reason, message=error["message"])
+
+
+def _no_number(text: str) -> float:
+    raise ValueError(f"{text} is no number of JSON")
+
+
+def _read(path: str) -> Mapping[str, Any] | None:
+    """What the runner wrote, if it did: the job could put anything there, or a way to elsewhere."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+        with open(fd, encoding="ascii") as file:
+            if not stat.S_ISREG(os.fstat(fd).st_mode):
+                return None
+            result = json.loads(file.read(RESULT_FILE_BYTES), parse_constant=_no_number)
+        if "error" in fitted("a result", result, _RESULT):
+            fitted("a result", {"slug": "", "message": "", **result["error"]}, _ERROR)
+            result["error"] = {"slug": "job-failed", "message": "", **result["error"]}
+    except (OSError, ValueError, RecursionError, UsageError):
+        return None
+    return result  # type: ignore[no-any-return]
 
 
 def with_outputs(ending: Exit, outputs: tuple[Mapping[str, Any], ...], note: str) -> Exit:
