@@ -83,6 +83,9 @@ class GPULayerError(Exception):
         self.help = (hint,) if isinstance(hint, str) and hint else tuple(hint)
         self.job_id = job_id
         self.details = dict(details or {})
+        for label, text in (("where", where), ("why", why), ("help", self.hint)):
+            if text:
+                self.add_note(f"{label}: {text}")  # a plain traceback shows them too
 
     @property
     def hint(self) -> str:
