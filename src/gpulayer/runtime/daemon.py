@@ -19,7 +19,7 @@ import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 LOG_LIMIT_BYTES = 1 << 20
 """A daemon's log is set aside (`.1`) at a start that finds it larger."""
@@ -45,10 +45,24 @@ def launch(
     site: bool = True,
     environ: Mapping[str, str] | None = None,
 ) -> None:
-    """Start `module.main()` as a daemon; returns once it has left this process's family.
+    """Start `module.main()` as a daemon; returns once it has left this process's family. Raises
+    OSError where nothing was started."""
+    begin(module, argv, log=log, fds=fds, site=site, environ=environ)()
+
+
+def begin(
+    module: str,
+    argv: Sequence[str],
+    *,
+    log: str,
+    fds: Sequence[int] = (),
+    site: bool = True,
+    environ: Mapping[str, str] | None = None,
+) -> Callable[[], object]:
+    """The same without waiting: call the answer when there is time, to see it leave the family.
 
     `fds` arrive as descriptors 3, 4, ... in that order. `site=False`: the standard library alone
-    (faster to start). Safe in a process with threads. Raises OSError where nothing was started.
+    (faster to start). Safe in a process with threads.
     """
     # Not os.posix_spawn: with default actions asked for, glibc leaves signals 32 and 33 ignored,
     # and every job would inherit that.
@@ -59,7 +73,7 @@ def launch(
     flags = ["-I"] if site else ["-I", "-S"]
     sink = _open_log(log)
     try:
-        started = subprocess.Popen(
+        return subprocess.Popen(
             [sys.executable, *flags, "-c", code, *argv],
             stdin=subprocess.DEVNULL,
             stdout=sink,
@@ -67,8 +81,7 @@ def launch(
             env=_environment(os.environ if environ is None else environ),
             pass_fds=fds,
             start_new_session=True,
-        )
-        started.wait()
+        ).wait
     finally:
         os.close(sink)
 

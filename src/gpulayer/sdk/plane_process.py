@@ -95,11 +95,15 @@ def _serve(places: Places, seat: Seat, claim: Claim | None) -> None:
     seat.announce("local")
     seat.bind()
     crash.point("plane-bound")
+    started = [siblings.begin_agent(places)]
     if not local.answers(places.supervisor_socket):
-        siblings.start_supervisor(places)
-    siblings.start_agent(places)
+        started.append(siblings.begin_supervisor(places))
     import asyncio
 
+    import gpulayer.sdk.wiring  # noqa: F401  while those start
+
+    for has_left in started:
+        has_left()
     asyncio.run(_Plane(places, seat, claim).run())
 
 

@@ -1,31 +1,44 @@
 """Starting the processes of the local plane. Siblings: whoever starts one is not its parent.
 
-Each is harmless to start twice: of several only the one that gets the lock stays.
+Each is harmless to start twice: of several only the one that gets the lock stays. What `begin_`
+answers is called later, when there is time to wait for the process to have left the family.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from gpulayer.runtime import daemon
 from gpulayer.sdk.places import Places
+
+Started = Callable[[], object]
 
 
 def start_plane(places: Places, told: int, *flags: str) -> None:
     """A candidate. It writes one line into `told` when it serves or cannot (`sdk.local`)."""
-    _launch("gpulayer.sdk.plane_process", "plane", places, [*places.argv(), *flags], told)
+    _begin("gpulayer.sdk.plane_process", "plane", places, [*places.argv(), *flags], told)()
 
 
 def start_agent(places: Places) -> None:
-    _launch("gpulayer.sdk.agent_process", "agent", places, places.argv())
+    begin_agent(places)()
+
+
+def begin_agent(places: Places) -> Started:
+    return _begin("gpulayer.sdk.agent_process", "agent", places, places.argv())
 
 
 def start_supervisor(places: Places, owner: int | None = None) -> None:
     """`owner`: the read end of a pipe; at its end the supervisor ends its tasks and leaves."""
+    begin_supervisor(places, owner)()
+
+
+def begin_supervisor(places: Places, owner: int | None = None) -> Started:
     argv = ["--home", places.state, "--runtime", places.runtime]
     fds = []
     if owner is not None:
         argv += ["--owner-fd", "3"]  # where the first descriptor arrives
         fds = [owner]
-    _launch("gpulayer.runtime.supervisor", "supervisor", places, argv, *fds, site=False)
+    return _begin("gpulayer.runtime.supervisor", "supervisor", places, argv, *fds, site=False)
 
 
 def dismiss(places: Places) -> None:
@@ -43,7 +56,7 @@ def dismiss(places: Places) -> None:
         pass  # it has work, or is not there
 
 
-def _launch(
+def _begin(
     module: str, kind: str, places: Places, argv: list[str], *fds: int, site: bool = True
-) -> None:
-    daemon.launch(module, argv, log=places.process_log(kind), fds=fds, site=site)
+) -> Started:
+    return daemon.begin(module, argv, log=places.process_log(kind), fds=fds, site=site)
