@@ -55,7 +55,7 @@ def test_a_command_starts_the_plane_and_tells_how_it_ended(client: Client) -> No
     with pytest.raises(gl.JobFailedError) as caught:
         job.result()
     assert caught.value.job_id == job.id
-    assert "last lines of the job" in caught.value.__notes__[0]
+    assert "last lines of the job" in caught.value.__notes__[-1]
 
 
 def test_run_copies_the_output_and_checks_the_end(
