@@ -231,7 +231,8 @@ class Handlers:
         return then(done, dataclasses.asdict)
 
     def stop(self, call: Call) -> Any:
-        """Refused while jobs have not ended; with `force` they are cancelled first."""
+        """Refused while jobs have not ended; with `force` they are cancelled first. One that comes
+        in the same moment is not cancelled: it is kept, and its client starts a plane again."""
         if not fitted("a stop", call.body, _STOP).get("force"):
             unfinished = self._plane.jobs(limit=5)
             if unfinished:
@@ -241,6 +242,8 @@ class Handlers:
                     why="ending the plane would end them",
                     hint=("gpulayer ps", "gpulayer stop --force"),
                 )
+            self._host.stop()
+            return {"stopping": True}
         self._plane.cancel_all()
 
         def look(last: bool) -> Any:

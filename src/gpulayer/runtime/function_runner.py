@@ -3,7 +3,7 @@
 One file (it is run by its path), the standard library alone, any Python from 3.8 up: the
 workload's interpreter needs nothing of GPUlayer. The function's module is imported by its own
 name, so what stands under `if __name__ == "__main__"` does not run. Standard output and error are
-the job's own.
+the job's own. That it is one file makes it longer than others.
 
     call    {module, function, file?, source?, sys_path, args, kwargs, stand_in, result_bytes}
     result  {"value": ...} | {"exit": code} | {"error": {slug, type, module, message, traceback,

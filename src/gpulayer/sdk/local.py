@@ -94,6 +94,7 @@ def stop(places: Places, *, force: bool = False) -> bool:
     plane left agent or supervisor behind, another is started first: it knows whether jobs run.
     """
     from gpulayer.sdk.processes import end, running, wake
+    from gpulayer.sdk.siblings import dismiss
 
     if not running(places):
         return False
@@ -104,7 +105,13 @@ def stop(places: Places, *, force: bool = False) -> bool:
     except GPULayerError as error:
         if not force or isinstance(error, RefusedError):
             raise
-    end(places)
+    if force:
+        end(places)
+    else:
+        end(places, "plane")
+        dismiss(places)
+        if not answers(places.supervisor_socket):  # else a job came in the same moment
+            end(places, "supervisor")
     return True
 
 
