@@ -16,11 +16,13 @@ Names are loaded when they are used, so that importing this package costs next t
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
 
 from gpulayer._version import __version__
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from gpulayer.errors import (
         GPULayerError,
         JobCancelledError,

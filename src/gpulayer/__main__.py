@@ -1,6 +1,6 @@
 """`python -m gpulayer` is the command line."""
 
-from gpulayer.cli.main import main
+from gpulayer.cli.entry import main
 
 if __name__ == "__main__":
     main()

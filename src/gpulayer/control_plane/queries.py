@@ -21,7 +21,6 @@ from gpulayer.control_plane.selection import find_job
 from gpulayer.control_plane.sessions import Sessions
 from gpulayer.errors import NotFoundError, UsageError
 
-
 HIDDEN = "no GPU asked for: hidden; --gpus 1"
 
 

@@ -11,7 +11,6 @@ import errno
 import fcntl
 import json
 import os
-from contextlib import suppress
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -47,8 +46,10 @@ class Journal:
     def forget(self, task_id: str) -> None:
         """On a full disk the line is left out: without files, the task is forgotten when read."""
         if self.tasks.pop(task_id, None) is not None:
-            with suppress(OSError):
+            try:
                 self._append({"forget": task_id})
+            except OSError:
+                pass
 
     def close(self) -> None:
         os.close(self._fd)
@@ -63,8 +64,10 @@ class Journal:
         self._size += len(data)
         if self._size > COMPACT_BYTES:
             self._size = 0
-            with suppress(OSError):  # the long one is as good
+            try:
                 self._compact()
+            except OSError:
+                pass  # the long one is as good
 
     def _open(self) -> None:
         """A new file with what is still needed; where the disk is too full for it, the old one."""

@@ -6,8 +6,8 @@ import gc
 import mmap
 import os
 import signal
+import sys
 import time
-import traceback
 
 from gpulayer.runtime import crash, exits, launches, processes, spawn
 from gpulayer.runtime.body import Body
@@ -70,7 +70,7 @@ def keep(post: Post, sock: socket.socket) -> NoReturn:
             processes.adopt_orphans()
             _Keeping(post, sock, birth).run()
     except BaseException:
-        traceback.print_exc()
+        sys.excepthook(*sys.exc_info())
     finally:
         os._exit(0)
 
@@ -196,4 +196,4 @@ class _Keeping:
 
 
 def _print_error(error: BaseException) -> None:
-    traceback.print_exception(type(error), error, error.__traceback__)
+    sys.excepthook(type(error), error, error.__traceback__)

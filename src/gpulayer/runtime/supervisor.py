@@ -38,7 +38,6 @@ import os
 import signal
 import sys
 import time
-import traceback
 
 from gpulayer._version import __version__
 from gpulayer.runtime import cgroup, homelock, processes
@@ -236,7 +235,7 @@ def _tell_ready(fd: int) -> None:
 def _log(error: BaseException) -> None:
     try:
         sys.stderr.write(time.strftime("%Y-%m-%d %H:%M:%S error\n"))
-        traceback.print_exception(type(error), error, error.__traceback__)
+        sys.excepthook(type(error), error, error.__traceback__)
         sys.stderr.flush()
     except OSError:
         pass  # the disk is full, and that must end nobody
