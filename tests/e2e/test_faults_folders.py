@@ -17,6 +17,7 @@ import pytest
 
 from tests.support.faults import NEEDS_ROOT
 from tests.support.local_home import SECONDS, LocalHome
+from tests.support.supervisor import SupervisorHome, eventually
 
 pytestmark = pytest.mark.e2e
 
@@ -231,3 +232,20 @@ def test_who_is_stopped_is_named_at_once_and_can_be_ended(home: LocalHome, kind:
     os.kill(pid, signal.SIGSTOP)
     assert cli(home, "stop", "--force").returncode == 0
     assert home.strays() == []
+
+
+def test_a_supervisor_listens_again_once_there_is_a_folder(tmp_path: Path) -> None:
+    with SupervisorHome(tmp_path) as supervisor:
+        process = supervisor.process
+        assert process is not None
+
+        def descriptors() -> int:
+            return len(os.listdir(f"/proc/{process.pid}/fd"))
+
+        before = descriptors()
+        shutil.rmtree(supervisor.runtime)
+        eventually(lambda: descriptors() < before)  # it has looked, and there was no folder
+        (supervisor.runtime / "envelopes").mkdir(parents=True)
+        eventually(lambda: os.path.exists(supervisor.socket))
+        agent = supervisor.connect("agent")
+        assert supervisor.run(agent, "echo", "well").said() == b"well\n"

@@ -143,13 +143,22 @@ class Supervisor:
         self._listener = Listener(self._loop, path, self._dispatch.accept)
 
     def _check(self) -> None:
+        self._loop.after(CHECK_SECONDS, self._check)
         if not self._lock.is_in_place():
             self._end_all()
-        elif self._listener is not None and not self._listener.is_in_place():
-            self._listener.close()
-            self._listen()  # something swept the folder of sockets; the tasks are still ours
+        elif not (self._listener is not None and self._listener.is_in_place()):
+            self._listen_again()  # something swept the folder of sockets; the tasks are still ours
         self._roster.quick.mounts.refresh()
-        self._loop.after(CHECK_SECONDS, self._check)
+
+    def _listen_again(self) -> None:
+        """Or at the next check: the folder may be away for a moment."""
+        if self._listener is not None:
+            self._listener.close()
+            self._listener = None
+        try:
+            self._listen()
+        except FileNotFoundError:
+            pass
 
     def _changed(self) -> None:
         """A client or a task came or went."""
