@@ -48,9 +48,7 @@ def end_task(
     return workers | {job_topic(job.id), ANY_JOB}
 
 
-def end_tasks(
-    tx: Tx, ids: Ids, endings: Iterable[tuple[TaskId, Exit]], now: float
-) -> set[str]:
+def end_tasks(tx: Tx, ids: Ids, endings: Iterable[tuple[TaskId, Exit]], now: float) -> set[str]:
     """Several; one that has ended meanwhile, as a sibling of an earlier one, is left as it is."""
     topics: set[str] = set()
     for task_id, end in endings:

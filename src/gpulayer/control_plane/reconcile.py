@@ -109,9 +109,7 @@ class Reconciler:
             return settings.lease_seconds
         return settings.lease_seconds + settings.disconnect_grace_seconds
 
-    def _silent(
-        self, live: list[tuple[Task, Job]], instant: float
-    ) -> Iterator[tuple[Task, Job]]:
+    def _silent(self, live: list[tuple[Task, Job]], instant: float) -> Iterator[tuple[Task, Job]]:
         for task, job in live:
             silent = self._sessions.silent_seconds(task.worker_id, instant)
             if (

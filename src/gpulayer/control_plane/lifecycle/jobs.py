@@ -13,6 +13,7 @@ from gpulayer.control_plane.lifecycle.moves import move_job, note_on_job
 
 _FIRMNESS = {None: 0, "int": 1, "term": 2, "kill": 3}
 
+
 def submitted(job: Job) -> Changes:
     """A new job and the first line of its story."""
     message = f"again, after {job.retry_of}" if job.retry_of else ""
@@ -74,9 +75,7 @@ def unschedulable(job: Job, decision: Decision, now: float) -> Changes:
     )
 
 
-def cancelled(
-    job: Job, mode: str, grace_seconds: float, reason: Reason, now: float
-) -> Changes:
+def cancelled(job: Job, mode: str, grace_seconds: float, reason: Reason, now: float) -> Changes:
     """At once while nothing runs; else a flag that goes to the worker until its task has ended.
 
     Asking again changes nothing, except that a firmer mode replaces a softer one.
