@@ -203,7 +203,7 @@ def test_keys_reach_the_job_and_interrupt_it(home, agent):
     screen.until_shown(b"ready")
     screen.type(b"\x03")
     ending = screen.until_exited()
-    assert (ending["outcome"], ending["signal"]) == ("failed", 2)
+    assert (ending["outcome"], ending["signal"]) == ("cancelled", 2)
 
 
 def test_a_stop_key_stops_the_job_and_it_can_be_continued(home, agent):

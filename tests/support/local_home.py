@@ -29,6 +29,12 @@ RUN = [sys.executable, "-m", "gpulayer", "run", "--"]
 SECONDS = 60.0
 
 
+_OF_THE_TESTER = (
+    "GPULAYER_", "VIRTUAL_ENV", "CONDA_", "PYTHONUNBUFFERED", "COLUMNS", "LINES",
+)  # fmt: skip
+"""Variables that would make a home see the terminal and environment of whoever runs the tests."""
+
+
 class LocalHome:
     """Leaving the context kills every process that carries this home's name."""
 
@@ -40,7 +46,7 @@ class LocalHome:
         self.environ = {
             name: value
             for name, value in os.environ.items()
-            if not name.startswith(("GPULAYER_", "VIRTUAL_ENV", "CONDA_", "PYTHONUNBUFFERED"))
+            if not name.startswith(_OF_THE_TESTER)
         }
         self.environ |= {
             "GPULAYER_HOME": str(self.folder / "home"),
