@@ -44,9 +44,7 @@ class LocalHome:
         self.work.mkdir()
         (self.folder / "run").mkdir(mode=0o700)
         self.environ = {
-            name: value
-            for name, value in os.environ.items()
-            if not name.startswith(_OF_THE_TESTER)
+            name: value for name, value in os.environ.items() if not name.startswith(_OF_THE_TESTER)
         }
         self.environ |= {
             "GPULAYER_HOME": str(self.folder / "home"),
