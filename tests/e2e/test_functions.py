@@ -64,7 +64,7 @@ def test_a_script(programs: Programs) -> None:
     assert programs.run(SQUARE) == "in work\n9 [9, True] [[1, True], [4, True]]\n"
 
 
-def test_a_script_without_a_guard_does_not_run_again_where_it_is_imported(
+def test_a_script_without_a_guard_is_told_so_and_does_not_start_itself_again(
     programs: Programs,
 ) -> None:
     said = programs.run("""
@@ -74,10 +74,14 @@ def test_a_script_without_a_guard_does_not_run_again_where_it_is_imported(
         def double(x: int) -> int:
             return 2 * x
 
-        if __name__ == "__main__":
-            print(double.remote(4))
+        try:
+            double.remote(4)
+        except gl.JobError as error:
+            print(error)
     """)
-    assert said == "8\n"
+    assert "the file of a job submits jobs while it is imported" in said
+    assert 'if __name__ == "__main__":' in said
+    assert len(programs.home.jobs()) == 1
 
 
 @pytest.mark.parametrize("name", ["with-dash.py", "antigravity.py", "it's a script.py"])

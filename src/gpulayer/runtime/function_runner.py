@@ -45,6 +45,10 @@ _FAILED, _NOT_FOUND = 1, 127
 _TAKEN = frozenset(sys.modules) | frozenset(getattr(sys, "stdlib_module_names", ()))
 """Names that a script's module must not take, or the standard library would find the script."""
 
+is_importing = False
+"""Whether the function's module is being imported: `sdk.client` then submits nothing. A script
+without `if __name__ == "__main__"` would else start itself again in each of its jobs, for ever."""
+
 
 class NotPlain(Exception):
     """A result that would not come back the same."""
@@ -57,13 +61,16 @@ class TooLarge(NotPlain):
 
 
 def main() -> None:
+    global is_importing
     call_path, result_path = sys.argv[1:3]
     with open(call_path, encoding="ascii") as file:
         call = json.load(file)
     _prepare(call)
     function = None
     try:
+        is_importing = True
         function = _find(call, os.path.dirname(os.path.abspath(call_path)))
+        is_importing = False
         text = _plain_text(function(*call["args"], **call["kwargs"]), call.get("result_bytes"))
     except KeyboardInterrupt:
         _print_error(*sys.exc_info())

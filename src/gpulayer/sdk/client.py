@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -11,6 +12,7 @@ from typing import Any, Protocol
 
 from gpulayer.api.paths import job_path
 from gpulayer.clock import SystemIds
+from gpulayer.errors import UsageError
 from gpulayer.sdk import log_lines
 from gpulayer.sdk.describe import spec_of
 from gpulayer.sdk.job import Job
@@ -82,6 +84,7 @@ class Client:
         self, specs: Sequence[Mapping[str, Any]], *, origin: Mapping[str, Any] | None = None
     ) -> list[Job]:
         """Queue many jobs of one origin, in order. Each batch is accepted whole or not at all."""
+        _require_imported()
         self._wire()  # the supervisor is there once a plane is
         made, envelope = self._submitter.origin(origin or {})
         made["session"] = self.session
@@ -105,8 +108,6 @@ class Client:
 
         With `check`, a bad end raises. KeyboardInterrupt cancels the job.
         """
-        import sys
-
         job = self.submit(command, **{"on_unschedulable": "fail", **options})
         try:
             for record in self.log_records(job.id, follow=True):
@@ -221,14 +222,22 @@ def gather(*jobs: Job, return_exceptions: bool = False) -> list[Any]:
     return [job.exception() or job.result() for job in jobs]
 
 
+def _require_imported() -> None:
+    """Refuse what a job's own file submits while the job imports it; see `function_runner`."""
+    if getattr(sys.modules.get("__main__"), "is_importing", False):
+        raise UsageError(
+            "usage",
+            "the file of a job submits jobs while it is imported; "
+            'put that under: if __name__ == "__main__":',
+        )
+
+
 def _spec(work: Sequence[str] | Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(work, Mapping):
         workload = work.get("workload", work)
         require_portable(workload.get("args") or (), workload.get("kwargs") or {})
         return dict(work) if "workload" in work else spec_of(work, options)
     if isinstance(work, str):
-        from gpulayer.errors import UsageError
-
         raise UsageError(
             "usage",
             "a command is a list of words, not one string",
