@@ -66,11 +66,6 @@ class Listener:
         for connection in list(self._state.connections):
             connection.shutdown()
 
-    @property
-    def in_flight(self) -> int:
-        """Requests being answered now, parked ones included."""
-        return len(self._state.tasks)
-
     def _protocol(self) -> asyncio.Protocol:
         return _OwnUserOnly(config=self._config, server_state=self._state, app_state={}, _loop=None)
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import platform
 import shutil
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gpulayer import _version
 from gpulayer.api.wire import Wire
 from gpulayer.errors import GPULayerError
 from gpulayer.sdk.places import Places
+
+if TYPE_CHECKING:
+    from gpulayer.gpu.machine import Machine
 
 FREE_BYTES = 1 << 30
 """Less free space than this is worth a word."""
@@ -32,9 +35,38 @@ def look(places: Places) -> dict[str, Any]:
         "runtime": places.runtime,
         "containment": _containment(places, processes),
         "plane": _plane(places, processes, notes),
+        **torch_of_terminal(),
         "processes": processes,
         "notes": notes,
     }
+
+
+def torch_of_terminal(machine: Machine | None = None, python: str | None = None) -> dict[str, str]:
+    """`{"torch": ...}`: whether the torch of this terminal's Python can compute on the GPUs, tried
+    in a child process. Empty where there is no sign of a GPU or no torch."""
+    from gpulayer.gpu.discovery import discover_fast
+    from gpulayer.gpu.interpreters import describe
+    from gpulayer.gpu.machine import Machine
+    from gpulayer.gpu.probe import probe_torch
+
+    machine = machine or Machine()
+    if discover_fast(machine).gpus is not None:
+        return {}
+    python = python or _python_of_terminal()
+    version = (describe(python, run=machine.run).frameworks or {}).get("torch")
+    if version is None:
+        return {}
+    report = probe_torch(python, run=machine.run)
+    works = "computes on the GPU" if report.cuda_devices or report.mps else "does not use the GPU"
+    return {"torch": f"{version} {works}" + (f": {report.why}" if report.why else "")}
+
+
+def _python_of_terminal() -> str:
+    from gpulayer.sdk.world import of_terminal
+
+    seen = of_terminal(["python"])
+    seen.close()
+    return seen.interpreter.path
 
 
 def _sqlite() -> str:

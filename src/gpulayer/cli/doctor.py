@@ -9,7 +9,7 @@ import click
 from gpulayer.cli import render
 from gpulayer.cli.session import options
 
-FACTS = ("version", "python", "sqlite", "home", "runtime", "containment", "plane")
+FACTS = ("version", "python", "sqlite", "home", "runtime", "containment", "plane", "torch")
 
 
 @click.command("doctor")
@@ -33,7 +33,7 @@ def command(as_json: bool, quiet: bool) -> None:
 
 
 def _show(found: dict[str, Any]) -> None:
-    for name in FACTS:
+    for name in (fact for fact in FACTS if fact in found):
         render.data(f"{name + ':':<13}{render.plain(found[name])}")
     if found["processes"]:
         rows = [(p["kind"], str(p["pid"]), p.get("note", "")) for p in found["processes"]]

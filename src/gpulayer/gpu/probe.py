@@ -6,12 +6,10 @@ or more to import, the first touch of many GPUs longer), so it is asked for rare
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from gpulayer.contracts.capabilities import Interpreter
 from gpulayer.gpu.machine import Runner, run_program
 from gpulayer.gpu.torch_child import MARK
 
@@ -46,17 +44,3 @@ def probe_torch(python: str, *, run: Runner = run_program) -> TorchReport:
     return TorchReport(
         said.get("version"), said.get("cuda", 0), said.get("mps", False), said.get("why", "")
     )
-
-
-def confirmed(interpreter: Interpreter, report: TorchReport) -> Interpreter:
-    """The interpreter with `torch.cuda` and `torch.mps` as the computation found them."""
-    known = {
-        name: version
-        for name, version in (interpreter.frameworks or {}).items()
-        if name not in ("torch.cuda", "torch.mps")
-    }
-    if report.version is not None:
-        known["torch"] = report.version
-        known.update({"torch.cuda": report.version} if report.cuda_devices else {})
-        known.update({"torch.mps": report.version} if report.mps else {})
-    return dataclasses.replace(interpreter, frameworks=dict(sorted(known.items())))

@@ -90,15 +90,6 @@ def lost(started_at: float | None, now: float, message: str) -> dict[str, Any]:
     return _without_process("lost", "supervisor_lost", OURS_CODE, started_at, now, message)
 
 
-def never_ran(now: float, cause: str | None, reason: str | None) -> dict[str, Any]:
-    """The record of a job that was asked to end before its first instruction."""
-    if cause == CANCEL:
-        return _without_process(
-            "cancelled", reason or "user", INTERRUPTED_CODE, None, now, "cancelled"
-        )
-    return _without_process("failed", "preparation", NOT_EXECUTABLE_CODE, None, now, "never began")
-
-
 def usage_of(rusage: Any) -> dict[str, Any]:
     """Of a leader and those of its children it waited for (wait4(2)); Linux counts KiB."""
     return {

@@ -93,11 +93,6 @@ class ExitReport:
             message=job.get("message") or "",
         )
 
-    @property
-    def ran(self) -> bool:
-        """Whether the workload itself began and ended (else: refused, cancelled early, lost)."""
-        return self.outcome in ("succeeded", "failed", "cancelled", "timed_out")
-
 
 def end_as(report: ExitReport) -> None:
     """End this process as the job ended; does not return."""

@@ -12,12 +12,11 @@ from typing import Any
 
 import pytest
 
-from gpulayer.contracts.capabilities import Interpreter
 from gpulayer.gpu import nvml_child, torch_child
 from gpulayer.gpu.machine import Completed, Machine
 from gpulayer.gpu.nvidia import CHILD
 from gpulayer.gpu.nvidia_cards import Reading
-from gpulayer.gpu.probe import TorchReport, confirmed, probe_torch
+from gpulayer.gpu.probe import TorchReport, probe_torch
 from tests.unit.gpu.fakes.nvml import FakeNvml
 
 
@@ -51,17 +50,6 @@ def test_a_python_without_torch_says_so(tmp_path: Path) -> None:
     report = probe_torch(str(tmp_path / "bare" / "bin" / "python"))
     assert (report.version, report.cuda_devices) == (None, 0)
     assert report.why == "ModuleNotFoundError: No module named 'torch'"
-
-
-def test_a_computation_overrules_the_metadata() -> None:
-    believed = Interpreter("p", "3.12.7", {"torch": "2.6.0", "torch.cuda": "2.6.0", "numpy": "2.1"})
-    assert confirmed(believed, TorchReport("2.6.0", 0)).frameworks == {
-        "numpy": "2.1",
-        "torch": "2.6.0",
-    }
-    mac = confirmed(believed, TorchReport("2.6.0", 0, mps=True))
-    assert mac.frameworks is not None
-    assert mac.frameworks["torch.mps"] == "2.6.0"
 
 
 class FakeTorch:
