@@ -120,7 +120,7 @@ def _has_gpulayer() -> bool:
 def _find(call: dict[str, Any], folder: str) -> Callable[..., Any]:
     name = call["module"]
     if call.get("source"):
-        module = _from_source(name, call["source"], os.path.join(folder, name + ".py"))
+        module = _from_source(name, call["source"], os.path.join(folder, "work"))
     elif call.get("file"):
         module = _from_file("gpulayer_script" if name in _TAKEN else name, call["file"])
     else:
@@ -146,9 +146,12 @@ def _from_file(name: str, path: str) -> types.ModuleType:
     return module
 
 
-def _from_source(name: str, source: str, path: str) -> types.ModuleType:
-    """A notebook's function: its own text, in a file so that tracebacks can show it."""
+def _from_source(name: str, source: str, folder: str) -> types.ModuleType:
+    """A notebook's function: its own text, in a file so that tracebacks can show it. The folder
+    is removed with the job."""
     source = _without_remote(source)
+    os.makedirs(folder, exist_ok=True)
+    path = os.path.join(folder, name + ".py")
     with open(path, "w", encoding="utf-8") as file:
         file.write(source)
     return _from_file(name, path)

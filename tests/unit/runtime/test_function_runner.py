@@ -166,6 +166,8 @@ def test_a_function_of_a_notebook_comes_as_text_without_its_decorator(
     assert bench.call(python, "gpulayer_cell:f", 1, source=source).result == {"value": 1}
     failed = bench.call(python, "gpulayer_cell:f", 0, source=source)
     assert "line 5, in f\n    return 1 // x\n" in failed.error["traceback"]
+    left = {path.name for path in (bench.folder / "task").iterdir()}
+    assert left == {"call.json", "result.json", "work"}  # the worker removes these
 
 
 def test_other_decorators_stay_what_they_are(bench: Bench, python: str) -> None:
