@@ -59,7 +59,8 @@ def line(job: Mapping[str, Any]) -> str:
     if job.get("exit_code"):
         text += f", exit code {job['exit_code']}"
     message = str(job.get("message") or "")
-    if job["state"] != "succeeded" and message and message != f"exit code {job.get('exit_code')}":
+    said = ("", job["state"], f"exit code {job.get('exit_code')}")
+    if job["state"] != "succeeded" and message not in said:
         text += f": {message}"
     return render.plain(text)
 

@@ -35,7 +35,7 @@ def facts(job: Mapping[str, Any], now: float) -> Iterator[tuple[str, str]]:
     yield "job", job["id"]
     yield "state", _state(job)
     if job.get("decision_summary") and job["state"] == "queued":
-        yield "waits", job["decision_summary"]
+        yield "waits", str(job["decision_summary"]).removeprefix("waits: ")
     yield "what", origin.get("argv_text") or _workload(job["spec"])
     if origin.get("cwd"):
         yield "folder", origin["cwd"]
@@ -64,7 +64,7 @@ def _state(job: Mapping[str, Any]) -> str:
     if job.get("exit_code"):
         text += f", exit code {job['exit_code']}"
     message = str(job.get("message") or "")
-    if message and message != f"exit code {job.get('exit_code')}":
+    if message and message not in (job["state"], f"exit code {job.get('exit_code')}"):
         text += f": {message}"
     if job.get("cancel_requested_at") and job["state"] in ("scheduled", "running"):
         text += " (being cancelled)"

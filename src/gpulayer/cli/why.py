@@ -35,7 +35,7 @@ def sentence(job: Mapping[str, Any]) -> str:
     """`train-7f3ak2mq is queued: lab-1 needs 2 GPUs, has 1`."""
     cause = str(job.get("message") or job.get("reason") or "")
     if job["state"] == "queued" and job.get("decision_summary"):
-        cause = str(job["decision_summary"])
+        cause = str(job["decision_summary"]).removeprefix("waits: ")
     told = cause if cause not in ("exited", "started", "placed", "cancelled") else ""
     where = f" on {job['worker']}" if job.get("worker") else ""
     return f"{job['id']} {state_words(job)}{where}" + (f": {told}" if told else "")

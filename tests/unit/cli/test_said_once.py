@@ -1,0 +1,26 @@
+"""What a line says of a job, it says once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gpulayer.cli.outcome import line
+from gpulayer.cli.status import facts
+from gpulayer.cli.why import sentence
+
+
+def job(**fields: Any) -> dict[str, Any]:
+    workload = {"kind": "command", "command": ["true"]}
+    return {"id": "true-00000000", "spec": {"workload": workload}, "submitted_at": 1.0, **fields}
+
+
+def test_why_a_job_waits() -> None:
+    queued = job(state="queued", decision_summary="waits: vm needs 2 free cores, has 0 of 2")
+    assert dict(facts(queued, 2.0))["waits"] == "vm needs 2 free cores, has 0 of 2"
+    assert sentence(queued) == "true-00000000 is queued: vm needs 2 free cores, has 0 of 2"
+
+
+def test_that_a_job_was_cancelled() -> None:
+    ended = job(state="cancelled", message="cancelled", exit_code=130, started_at=1, finished_at=2)
+    assert dict(facts(ended, 2.0))["state"] == "cancelled, exit code 130"
+    assert line(ended) == "true-00000000 cancelled in 1.0 s, exit code 130"
