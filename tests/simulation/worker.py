@@ -162,7 +162,7 @@ class Worker:
                 )
             case say.StartPlane():
                 self._plane.wanted()
-            case say.DropEnvelopes() | say.Leave():
+            case say.DropEnvelopes() | say.KeepEnvelopes() | say.Leave():
                 pass
 
     def _run(self, assignment: Any, number: int) -> Callable[[], None]:

@@ -219,6 +219,10 @@ class Dispatch:
             self._envelopes.drop(envelope_id)
         return {}
 
+    def _keep(self, peer: Peer, request: dict[str, Any], fds: dict[str, int]) -> dict[str, Any]:
+        self._envelopes.keep_only(request["envelope_ids"])
+        return {}
+
     def _leave(self, peer: Peer, request: dict[str, Any], fds: dict[str, int]) -> dict[str, Any]:
         if self._roster.running:
             raise RequestError("running", "tasks still run")
@@ -301,6 +305,7 @@ _WORDS: dict[str, Callable[[Dispatch, Peer, dict[str, Any], dict[str, int]], Any
     "environ": Dispatch._environ,
     "redact": Dispatch._redact,
     "drop": Dispatch._drop,
+    "keep": Dispatch._keep,
     "quit": Dispatch._leave,
     "signal": Dispatch._signal,
     "winsize": Dispatch._winsize,

@@ -18,7 +18,7 @@ from gpulayer.runtime.digest import sha256_hex
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from typing import Any
 
 
@@ -79,6 +79,16 @@ class Envelopes:
             self._unneeded.add(envelope_id)
         else:
             self._remove(envelope_id)
+
+    def keep_only(self, needed: Iterable[str]) -> None:
+        """Drop all others, files of earlier supervisors included: a plane that begins anew knows
+        what unfinished jobs need, and nobody else would ever drop the rest."""
+        try:
+            files = os.listdir(self._folder)
+        except OSError:
+            files = []
+        for envelope_id in {*self._held, *filter(_is_id, files)}.difference(needed):
+            self.drop(envelope_id)
 
     def _touch(self, envelope_id: str, giver: object) -> None:
         self._put_at[envelope_id] = self._clock()

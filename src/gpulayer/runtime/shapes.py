@@ -111,6 +111,7 @@ REQUESTS: dict[str, dict[str, Any]] = {
     "environ": {"envelope_id": str, "names": [str]},
     "redact": {"texts": [str]},
     "drop": {"envelope_ids": [str]},
+    "keep": {"envelope_ids": [str]},
     "signal": {"signum": int, "target": str},
     "winsize": {"rows": _CELLS, "cols": _CELLS},
     "closed": {"stream": int},

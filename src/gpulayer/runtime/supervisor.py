@@ -27,6 +27,7 @@ The protocol (frames: `gpulayer.runtime.frames`). Requests are `{"op", "seq", ..
     environ   envelope_id, names -> values {name: value or null}. For the agent alone.
     redact    task_id, texts -> texts without the values of the task's secrets
     drop      envelope_ids
+    keep      envelope_ids: drop all others
     quit      refused while tasks live
 
 `envelope`, `task` and EXIT are described in `envelopes`, `tasks` and `exits`.

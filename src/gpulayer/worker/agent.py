@@ -123,7 +123,8 @@ class Agent:
         out = self._heard(self._session.register_sent)
         for task_id in reply.forget:
             out += self._recorded(task_id, now)
-        return out + self._disown(reply.kill)
+        keep = say.KeepEnvelopes(tuple(reply.envelopes))
+        return [*out, *self._disown(reply.kill), keep]
 
     def _on_report_answer(self, reply: ReportReply, now: float) -> list[say.Instruction]:
         session = self._session

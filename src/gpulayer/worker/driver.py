@@ -151,6 +151,8 @@ class Driver:
                 self._work(lambda: self._tasks.forget(task_id))
             case say.DropEnvelopes(ids):
                 self._ask("drop", envelope_ids=list(ids))
+            case say.KeepEnvelopes(ids):
+                self._ask("keep", envelope_ids=list(ids))
             case say.Probe(paths):
                 self._work(lambda: self.post(heard.CapabilitiesChanged(self._probe(paths))))
             case say.StartPlane():

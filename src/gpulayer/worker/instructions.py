@@ -99,6 +99,13 @@ class Forget:
 
 
 @dataclass(frozen=True, slots=True)
+class KeepEnvelopes:
+    """Drop all others."""
+
+    envelope_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class DropEnvelopes:
     envelope_ids: tuple[str, ...]
 
@@ -132,6 +139,7 @@ Instruction = (
     | Collect
     | Forget
     | DropEnvelopes
+    | KeepEnvelopes
     | Probe
     | StartPlane
     | Leave

@@ -75,3 +75,15 @@ def test_an_environment_keeps_its_order_its_doubles_and_its_odd_entries():
         defaults={"A": "no", "D": "yes"},
     )
     assert block == [b"A=1", b"odd", b"A=2", b"B=\xff", b"X=new", b"D=yes"]
+
+
+def test_a_plane_that_begins_anew_says_which_are_still_needed(tmp_path):
+    Envelopes(str(tmp_path)).put({**WORLD, "cwd": "/old"}, keep=True)
+    clock = Clock()
+    held = Envelopes(str(tmp_path), clock)
+    needed = held.put(WORLD, keep=True)
+    clock.now = MOMENT_SECONDS
+    fresh = held.put({**WORLD, "cwd": "/new"}, keep=True)
+    (tmp_path / "draft").write_text("not an envelope")
+    held.keep_only([needed])
+    assert sorted(os.listdir(tmp_path)) == sorted([needed, fresh, "draft"])

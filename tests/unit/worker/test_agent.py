@@ -37,6 +37,12 @@ def test_once_registered_one_acquire_is_parked(desk: Desk) -> None:
     assert [order.number for order in desk.all(say.SendAcquire)] == [1, 2]
 
 
+def test_a_plane_it_registers_with_says_which_envelopes_are_needed() -> None:
+    desk = Desk()
+    desk.register(envelopes=("e1",))
+    assert desk.newest(say.KeepEnvelopes).envelope_ids == ("e1",)
+
+
 def test_it_looks_at_the_pythons_that_it_is_asked_about(desk: Desk) -> None:
     desk.acquired(probe=("/venv/bin/python",))
     assert desk.newest(say.Probe).paths == ("/venv/bin/python",)
@@ -67,7 +73,7 @@ def test_a_lost_call_leads_to_one_new_session_whatever_was_under_way(desk: Desk)
     assert desk.hear(heard.CallFailed(old)) == []
     desk.pass_time(0.1)
     assert len(desk.all(say.SendRegister)) == 2
-    assert kinds(desk.register()) == ["Remember", "SendAcquire"]
+    assert kinds(desk.register()) == ["Remember", "KeepEnvelopes", "SendAcquire"]
 
 
 def test_answers_of_an_earlier_session_are_dropped(desk: Desk) -> None:
