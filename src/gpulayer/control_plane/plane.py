@@ -58,7 +58,7 @@ class ControlPlane:
         self._dispatcher = Dispatcher(ports, sessions)
         dispatch: Callable[[], None] = self._dispatcher.request
         self._desk = SubmissionDesk(ports, envelopes, self._dispatcher)
-        self._registry = Registry(ports, sessions, dispatch)
+        self._registry = Registry(ports, sessions, envelopes, dispatch)
         self._assignments = Assignments(ports, sessions)
         self._reports = Reports(ports, sessions, envelopes, self._dispatcher)
         self._reconciler = Reconciler(ports, sessions, envelopes, dispatch)

@@ -17,6 +17,7 @@ from gpulayer.contracts.messages import Exit, Held, Register, Registered
 from gpulayer.contracts.records import Task, Worker
 from gpulayer.contracts.states import LIVE_TASK_STATES, Reason, TaskState
 from gpulayer.control_plane.endings import end_tasks
+from gpulayer.control_plane.envelopes import Envelopes
 from gpulayer.control_plane.lifecycle.tasks import lost
 from gpulayer.control_plane.ports import Ports, Tx, commit, then
 from gpulayer.control_plane.sessions import Session, Sessions
@@ -27,9 +28,16 @@ from gpulayer.errors import NotFoundError
 class Registry:
     """Thread-safe; each method is safe to repeat."""
 
-    def __init__(self, ports: Ports, sessions: Sessions, dispatch: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        ports: Ports,
+        sessions: Sessions,
+        envelopes: Envelopes,
+        dispatch: Callable[[], None],
+    ) -> None:
         self._ports = ports
         self._sessions = sessions
+        self._envelopes = envelopes
         self._dispatch = dispatch
 
     def register(self, message: Register) -> Future[Registered]:
@@ -59,6 +67,7 @@ class Registry:
             worker, reply, topics = recorded
             if self._is_old(worker, message):
                 return reply
+            self._envelopes.use(reply.envelopes, self._ports.clock.monotonic())
             self._sessions.open(self._session(worker, message))
             self._ports.wakeups.publish(*topics, worker_topic(worker.id))
             self._dispatch()
