@@ -226,6 +226,7 @@ class Dispatch:
     def _leave(self, peer: Peer, request: dict[str, Any], fds: dict[str, int]) -> dict[str, Any]:
         if self._roster.running:
             raise RequestError("running", "tasks still run")
+        self._envelopes.keep_only(())
         self._leave_home()
         return {}
 

@@ -83,12 +83,21 @@ class Envelopes:
     def keep_only(self, needed: Iterable[str]) -> None:
         """Drop all others, files of earlier supervisors included: a plane that begins anew knows
         what unfinished jobs need, and nobody else would ever drop the rest."""
-        try:
-            files = os.listdir(self._folder)
-        except OSError:
-            files = []
-        for envelope_id in {*self._held, *filter(_is_id, files)}.difference(needed):
+        for envelope_id in {*self._held, *self._old_files()}.difference(needed):
             self.drop(envelope_id)
+
+    def _old_files(self) -> list[str]:
+        """Of envelopes; one of the last moment may belong to a job that is on its way."""
+        found = []
+        try:
+            with os.scandir(self._folder) as entries:
+                for entry in entries:
+                    age = time.time() - entry.stat(follow_symlinks=False).st_mtime
+                    if _is_id(entry.name) and age >= MOMENT_SECONDS:
+                        found.append(entry.name)
+        except OSError:
+            pass
+        return found
 
     def _touch(self, envelope_id: str, giver: object) -> None:
         self._put_at[envelope_id] = self._clock()

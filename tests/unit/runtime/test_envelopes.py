@@ -78,7 +78,9 @@ def test_an_environment_keeps_its_order_its_doubles_and_its_odd_entries():
 
 
 def test_a_plane_that_begins_anew_says_which_are_still_needed(tmp_path):
-    Envelopes(str(tmp_path)).put({**WORLD, "cwd": "/old"}, keep=True)
+    old = Envelopes(str(tmp_path)).put({**WORLD, "cwd": "/old"}, keep=True)
+    os.utime(tmp_path / old, (0, 0))
+    young = Envelopes(str(tmp_path)).put({**WORLD, "cwd": "/young"}, keep=True)
     clock = Clock()
     held = Envelopes(str(tmp_path), clock)
     needed = held.put(WORLD, keep=True)
@@ -86,4 +88,4 @@ def test_a_plane_that_begins_anew_says_which_are_still_needed(tmp_path):
     fresh = held.put({**WORLD, "cwd": "/new"}, keep=True)
     (tmp_path / "draft").write_text("not an envelope")
     held.keep_only([needed])
-    assert sorted(os.listdir(tmp_path)) == sorted([needed, fresh, "draft"])
+    assert sorted(os.listdir(tmp_path)) == sorted([needed, fresh, young, "draft"])
