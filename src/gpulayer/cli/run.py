@@ -19,7 +19,7 @@ from gpulayer.cli.flags import spec_from, starting_options
 from gpulayer.cli.outcome import explained, line
 from gpulayer.cli.session import connect, options
 from gpulayer.clock import SystemIds
-from gpulayer.errors import UsageError
+from gpulayer.errors import GPULayerError, UsageError
 from gpulayer.sdk import interrupts, world
 from gpulayer.sdk.attach import Attachment
 from gpulayer.sdk.origin import origin_of
@@ -27,6 +27,8 @@ from gpulayer.sdk.places import Places
 
 WAIT_SECONDS = 1.0
 """A job that has not been placed by then is worth a word about what it waits for."""
+RECORD_SECONDS = 2.0
+"""Longest wait for the plane to write down an end that this terminal has seen already."""
 OURS = (124, 125, 126, 127)
 """Exit codes that may be GPUlayer's doing; the job's record says whether they are."""
 
@@ -89,8 +91,22 @@ def attached(
     if report.outcome != "left" and (is_talking or report.exit_code in OURS):
         ended = wire.call("GET", job_path(job["id"], wait=5.0), park=5.0)
         _tell_end(wire, ended, is_talking, by_key=report.signal in (signal.SIGINT, signal.SIGQUIT))
+    elif report.outcome != "left":
+        _until_recorded(wire.socket_path, job["id"])
     interrupts.end_as(report)
     return int(report.exit_code)
+
+
+def _until_recorded(socket_path: str, job_id: str) -> None:
+    """The next line of a script may look at the job, so its end should be on record by then.
+
+    A plane that has gone is not waited for: whoever looks next starts one, which hears of it.
+    """
+    path = job_path(job_id, wait=RECORD_SECONDS)
+    try:
+        Wire(socket_path, tries=1).call("GET", path, park=RECORD_SECONDS)
+    except GPULayerError:
+        pass
 
 
 def _tell_end(wire: Wire, job: dict[str, Any], is_talking: bool, *, by_key: bool) -> None:

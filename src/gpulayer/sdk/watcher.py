@@ -18,16 +18,19 @@ if TYPE_CHECKING:
     from gpulayer.sdk.job import Job
 
 PARK_SECONDS = 25.0
+LINGER_SECONDS = 5.0
+"""How long the thread stays when nothing is watched: calls often come one after another."""
 REMEMBERED = 4_096
 """Ends that are kept for who asks late; older ones are asked for again."""
 
 
 class Watcher:
-    """Resolves futures of jobs. The thread starts with the first and ends with the last one."""
+    """Resolves futures of jobs. The thread starts with the first and ends a while after the last
+    one."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
-        self._lock = threading.Lock()
+        self._lock = threading.Condition()
         self._expected: set[str] = set()
         """Jobs of this session whose end has not come."""
         self._watched: dict[str, list[tuple[Job, Future[Any]]]] = {}
@@ -64,6 +67,8 @@ class Watcher:
     def close(self) -> None:
         """Stop; whoever still waits gets an error. The jobs go on."""
         self._is_open = False
+        with self._lock:
+            self._lock.notify_all()
         self._fail(
             UnreachableError(
                 "plane-unreachable",
@@ -73,6 +78,7 @@ class Watcher:
         )
 
     def _begin(self) -> None:
+        self._lock.notify_all()
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="gpulayer-watcher", daemon=True)
             self._thread.start()
@@ -88,9 +94,12 @@ class Watcher:
                 for job, future in self._came(found):
                     job.settle(found, future)
             with self._lock:
-                if not self._watched:
+                if not self._watched and not self._lock.wait_for(self._is_wanted, LINGER_SECONDS):
                     self._thread = None
                     return
+
+    def _is_wanted(self) -> bool:
+        return bool(self._watched) or not self._is_open
 
     def _next(self) -> list[dict[str, Any]]:
         query = f"session={self._client.session}&after={self._cursor or 0}&wait={PARK_SECONDS}"
