@@ -13,6 +13,7 @@ from gpulayer.cli.completion import SHELLS, command as completion
 from gpulayer.cli.pages import PAGES, REASONS
 from gpulayer.cli.table import FLAGS, VERBS, Verb
 from gpulayer.contracts.states import Reason
+from gpulayer.control_plane.settings import Settings
 from gpulayer.errors import SLUGS
 from tests.support.lines import refusal
 
@@ -136,3 +137,11 @@ def _script(shell: str) -> str:
     with contextlib.redirect_stdout(out):
         completion.main([shell], standalone_mode=False)
     return out.getvalue()
+
+
+def test_the_help_of_gc_names_the_limits_of_the_history() -> None:
+    gc = next(verb for verb in VERBS if verb.name == "gc")
+    settings = Settings()
+    about = " ".join((command_of(gc).help or "").split())
+    assert f"all but the last {settings.history_jobs:,}" in about
+    assert f"more than {settings.history_seconds / 86_400:.0f} days ago" in about
