@@ -1,4 +1,5 @@
-"""What each request does. One method per word of the protocol in `gpulayer.runtime.supervisor`."""
+"""What each request does. One method per word of the protocol in `gpulayer.runtime.supervisor`,
+which makes it longer than others: the words stand together, as they do there."""
 
 from __future__ import annotations
 
