@@ -67,6 +67,25 @@ def has_no_silent_gap(ended):
     return SAID.startswith(said) and (SAID.endswith(rest) if tail else not rest)
 
 
+def test_the_death_of_a_supervisor_ends_nothing_of_another_home(home, tmp_path):
+    """Both homes count their tasks and fences from the same number."""
+    (tmp_path / "other").mkdir()
+    with SupervisorHome(tmp_path / "other", containment=home.containment) as other:
+        theirs = other.connect("agent")
+        kept = begin(other, theirs, "touch began; while ! test -e go; do sleep 0.02; done; exit 7")
+        eventually(lambda: (other.folder / "began").exists())
+        mine = home.connect("agent")
+        ended = begin(home, mine, "touch began; exec sleep 1000")
+        assert (ended["task_id"], ended["fence"]) == (kept["task_id"], kept["fence"])
+        eventually(lambda: (home.folder / "began").exists())
+        home.kill()
+        home.start()
+        exit_of = home.follow(home.connect("agent"), ended["task_id"]).exit
+        assert exit_of["outcome"] == "lost"
+        (other.folder / "go").touch()
+        assert other.follow(theirs, kept["task_id"]).exit["exit_code"] == 7
+
+
 @pytest.mark.parametrize("point", ["supervisor-intent"])
 def test_a_task_of_which_only_the_intent_was_written_never_ran(home, point):
     task, agent = die_at(home, point, QUICK)

@@ -53,7 +53,8 @@ def launch(task: dict[str, Any], envelope: dict[str, Any], extra: Mapping[str, s
 
 
 def marker(task: dict[str, Any]) -> str:
-    return f"{task['task_id']}:{task.get('fence')}"
+    """Unique on this machine: what carries it is this task's and nobody else's."""
+    return f"{task['task_id']}:{task.get('fence')}:{task['home']}"
 
 
 def redactor(task: dict[str, Any], *, midway: bool = False) -> Redactor | None:

@@ -35,6 +35,7 @@ class Roster:
         loop: Loop,
         journal: Journal,
         folder: str,
+        label: str,
         leaves: str | None,
         clock: Callable[[], float],
         changed: Callable[[], object],
@@ -42,6 +43,8 @@ class Roster:
         self._loop = loop
         self._journal = journal
         self._folder = folder
+        self._label = label
+        """Fences count in each home for themselves; with the home's label a mark is unique."""
         self._leaves = leaves
         self._clock = clock
         self._changed = changed
@@ -81,6 +84,7 @@ class Roster:
         self, request: dict[str, Any], envelope: dict[str, Any], attach: Attach | None
     ) -> Task:
         """Forks the task. SpawnError where that can't be; then it was never here."""
+        request = {**request, "home": self._label}
         task_id = request["task_id"]
         stem = self._stem_of(task_id)
         leaf_path = os.path.join(self._leaves, task_id) if self._leaves else None

@@ -106,6 +106,7 @@ class Supervisor:
             self._loop,
             Journal(os.path.join(home, "sup", "journal")),
             os.path.join(home, "tasks"),
+            leaf_label(home),
             _leaves(settings),
             time.time,
             self._changed,
@@ -228,8 +229,11 @@ def _leaves(settings: Settings) -> str | None:
 
 
 def leaf_label(home: str) -> str:
-    """What the folder of leaves of a home is called."""
-    return sha256_hex(os.fsencode(os.path.realpath(home)))[:16]
+    """One home's name among all on this machine: of its folder of leaves, and in the mark that its
+    jobs carry. The path alone is not enough: another container's home may have the same one."""
+    where = os.stat(home)
+    text = f"{os.path.realpath(home)}:{where.st_dev}:{where.st_ino}"
+    return sha256_hex(os.fsencode(text))[:16]
 
 
 def _version() -> str:
