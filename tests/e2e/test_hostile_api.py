@@ -6,7 +6,6 @@ methods and headers that try to mean something else; hundreds of requests that n
 
 from __future__ import annotations
 
-import copy
 import hashlib
 import json
 import socket
@@ -17,6 +16,7 @@ from typing import Any
 import pytest
 
 from tests.support.local_home import LocalHome
+from tests.support.wrong_values import places_in, replaced
 
 pytestmark = pytest.mark.e2e
 
@@ -158,24 +158,6 @@ def bodies(home: LocalHome) -> dict[str, dict[str, Any]]:
         },
         "/v1/worker/acquire": {**me, "park_seconds": 0},
     }
-
-
-def places_in(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    yield path
-    parts = value.items() if isinstance(value, dict) else ()
-    for key, part in list(enumerate(value)) if isinstance(value, list) else parts:
-        yield from places_in(part, (*path, key))
-
-
-def replaced(value: Any, path: tuple[Any, ...], wrong: Any) -> Any:
-    if not path:
-        return wrong
-    value = copy.deepcopy(value)
-    inner = value
-    for key in path[:-1]:
-        inner = inner[key]
-    inner[path[-1]] = wrong
-    return value
 
 
 def test_no_value_in_any_body_is_a_fault_of_the_plane(home: LocalHome, door: Door) -> None:

@@ -4,7 +4,6 @@ sent, keeps no descriptor, says nothing in its log, and the next honest job runs
 from __future__ import annotations
 
 import contextlib
-import copy
 import json
 import os
 import random
@@ -18,6 +17,7 @@ import pytest
 
 from gpulayer.runtime import frames
 from tests.support.supervisor import Screen, SupervisorHome, eventually
+from tests.support.wrong_values import places_in, replaced
 
 pytestmark = pytest.mark.e2e
 
@@ -142,24 +142,6 @@ def requests(home: SupervisorHome) -> list[dict[str, Any]]:
         {"op": "kill"},
         {"op": "list"},
     ]
-
-
-def places_in(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    yield path
-    parts = value.items() if isinstance(value, dict) else ()
-    for key, part in list(enumerate(value)) if isinstance(value, list) else parts:
-        yield from places_in(part, (*path, key))
-
-
-def replaced(value: Any, path: tuple[Any, ...], wrong: Any) -> Any:
-    if not path:
-        return wrong
-    value = copy.deepcopy(value)
-    inner = value
-    for key in path[:-1]:
-        inner = inner[key]
-    inner[path[-1]] = wrong
-    return value
 
 
 def test_every_wrong_value_of_every_request_is_answered(

@@ -13,7 +13,7 @@ import signal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from typing import Any
 
 _PR_SET_CHILD_SUBREAPER = 36
@@ -111,16 +111,20 @@ def kill_descendants(pid: int, *, but: frozenset[int] = frozenset()) -> int:
 
 def marked(marker: bytes) -> list[int]:
     """Processes whose environment holds the entry `marker`. Those that cleared it are not found."""
-    found = []
-    for name in os.listdir("/proc"):
+    return [pid for pid, entries in environments() if marker in entries]
+
+
+def environments() -> Iterator[tuple[int, list[bytes]]]:
+    """Each process whose environment may be read, with its entries (proc_pid_environ(5))."""
+    names = os.listdir("/proc") if os.path.isdir("/proc") else ()
+    for name in names:
         if name.isdigit():
             try:
                 with open(f"/proc/{name}/environ", "rb") as file:
-                    if marker in file.read().split(b"\0"):
-                        found.append(int(name))
+                    entries = file.read().split(b"\0")
             except OSError:
-                pass
-    return found
+                continue
+            yield int(name), entries
 
 
 def end_marked(marker: bytes) -> int:

@@ -30,7 +30,7 @@ from gpulayer.sdk.client import Client
 from gpulayer.sdk.embedded_door import Door
 from gpulayer.sdk.origin import Submitter
 from gpulayer.sdk.places import Places
-from gpulayer.sdk.seat import Seat, holder, is_held
+from gpulayer.sdk.seat import Seat, is_held, silent_holder
 from gpulayer.sdk.wiring import Wired, uploads_of
 from gpulayer.worker.process import Outside, Worker
 
@@ -271,11 +271,11 @@ def _on_folder(places: Places) -> EmbeddedPlane:
     except OSError:
         seat = Seat.take(places)  # it has just ended
         if seat is None:
-            raise _silent(places) from None
+            raise silent_holder(places) from None
         return EmbeddedPlane(places, seat)
     seat = claim.receive() or Seat.take(places)
     if seat is None:
-        raise _silent(places)
+        raise silent_holder(places)
     try:
         plane = EmbeddedPlane(places, seat)
     except BaseException:
@@ -283,16 +283,6 @@ def _on_folder(places: Places) -> EmbeddedPlane:
         raise
     claim.took()
     return plane
-
-
-def _silent(places: Places) -> RefusedError:
-    who = holder(places)
-    return RefusedError(
-        "plane-held",
-        f"process {who.get('pid', '?')} holds {places.home} and does not answer",
-        why=f"it is a {who.get('kind', 'plane')} of version {who.get('version', '?')}",
-        hint="gpulayer doctor",
-    )
 
 
 def _nothing() -> None:

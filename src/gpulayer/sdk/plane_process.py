@@ -18,12 +18,12 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from gpulayer.clock import SystemClock
-from gpulayer.errors import GPULayerError, RefusedError
+from gpulayer.errors import GPULayerError
 from gpulayer.runtime import crash
 from gpulayer.sdk import local, siblings, waiting
 from gpulayer.sdk.disk import disk_error
 from gpulayer.sdk.places import Places
-from gpulayer.sdk.seat import Seat, holder
+from gpulayer.sdk.seat import Seat, silent_holder
 
 if TYPE_CHECKING:
     from gpulayer.sdk.handover import Claim
@@ -88,7 +88,7 @@ def _take(places: Places) -> Seat | None:
         if local.answers(places.plane_socket):
             return None
         if clock.monotonic() > deadline:
-            raise _held(places)
+            raise silent_holder(places)
         waiting.look_again()
 
 
@@ -209,16 +209,6 @@ class _Plane:
             self._seat.announce("local")
             await serving.reopen()
         return given
-
-
-def _held(places: Places) -> Exception:
-    who = holder(places)
-    return RefusedError(
-        "plane-held",
-        f"process {who.get('pid', '?')} holds {places.home} and does not answer",
-        why=f"it is a {who.get('kind', 'plane')} of version {who.get('version', '?')}",
-        hint="gpulayer doctor",
-    )
 
 
 def _tell(word: Mapping[str, Any]) -> None:

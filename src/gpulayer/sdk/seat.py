@@ -13,6 +13,7 @@ import os
 import socket
 
 from gpulayer._version import __version__
+from gpulayer.errors import RefusedError
 from gpulayer.sdk.places import Places
 
 BACKLOG = 4096
@@ -110,6 +111,17 @@ def holder(places: Places) -> dict[str, str]:
     except OSError:
         return {}
     return dict(zip(("pid", "runtime", "version", "kind"), lines, strict=False))
+
+
+def silent_holder(places: Places) -> RefusedError:
+    """The error for a home that is held by a process that does not answer."""
+    who = holder(places)
+    return RefusedError(
+        "plane-held",
+        f"process {who.get('pid', '?')} holds {places.home} and does not answer",
+        why=f"it is a {who.get('kind', 'plane')} of version {who.get('version', '?')}",
+        hint="gpulayer doctor",
+    )
 
 
 def is_held(lock: str) -> bool:
