@@ -84,9 +84,13 @@ class App:
     async def _spooled(self, request: Request) -> str:
         """The body in a file, in constant memory. The handler moves or removes it."""
         handle, path = tempfile.mkstemp(prefix="upload-", dir=self._handlers.uploads)
-        with os.fdopen(handle, "wb") as sink:
-            async for chunk in request.stream():
-                sink.write(chunk)
+        try:
+            with os.fdopen(handle, "wb") as sink:
+                async for chunk in request.stream():
+                    sink.write(chunk)
+        except BaseException:  # the client left in the middle, or the disk is full
+            os.unlink(path)
+            raise
         return path
 
 
