@@ -98,9 +98,10 @@ def test_end_of_input_is_a_key(home: LocalHome) -> None:
 def test_a_new_window_size_arrives(home: LocalHome) -> None:
     code = (
         "import os, signal\n"
-        "signal.signal(signal.SIGWINCH, lambda *a: print('now', os.get_terminal_size().columns))\n"
+        "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGWINCH])\n"
         "print('waiting')\n"
-        "signal.pause()"
+        "signal.sigwait([signal.SIGWINCH])\n"
+        "print('now', os.get_terminal_size().columns)"
     )
     with at(home, *python(code)) as person:
         person.sees("waiting")

@@ -92,7 +92,7 @@ class LocalHome:
         return Wire(self.places.plane_socket, tries=1)
 
     def jobs(self) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = self.wire().call("GET", "/v1/jobs?all=1")["jobs"]
+        found: list[dict[str, Any]] = self.wire().call("GET", "/v1/jobs?all=1&limit=100000")["jobs"]
         return found
 
     def log(self, job: str) -> bytes:
