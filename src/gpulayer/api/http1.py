@@ -1,4 +1,4 @@
-"""One HTTP/1.1 client connection over a Unix socket, and no more of RFC 9112 than that needs.
+"""One HTTP/1.1 client connection, and no more of RFC 9112 than that needs.
 
 `http.client` would do, but loads TLS and the e-mail parser: a third of the time that a short
 command line takes. What is not understood is a ConnectionError, like a lost connection.
@@ -9,6 +9,8 @@ from __future__ import annotations
 import socket
 from collections.abc import Mapping
 from typing import BinaryIO, NamedTuple
+
+from gpulayer.api.endpoints import Endpoint
 
 PIECE_BYTES = 1 << 20
 LONGEST_LINE = 65_536
@@ -26,8 +28,8 @@ class Answer(NamedTuple):
 class Connection:
     """Connected at the first exchange. One exchange at a time."""
 
-    def __init__(self, path: str) -> None:
-        self._path = path
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._endpoint = endpoint
         self.sock: socket.socket | None = None
 
     def exchange(
@@ -41,8 +43,9 @@ class Connection:
         """Send and receive. A body that is a file needs a Content-Length among the headers.
 
         Raises TimeoutError after `timeout` seconds without a byte, and when the plane's backlog
-        is full; ConnectionError or FileNotFoundError when nobody is there. What raises in the
-        middle, Ctrl-C too, ends the connection: the next exchange shall not read this answer.
+        is full; ConnectionError or FileNotFoundError when nobody is there; what the endpoint
+        refuses. What raises in the middle, Ctrl-C too, ends the connection: the next exchange
+        shall not read this answer.
         """
         try:
             return self._exchange(method, path, headers, body, timeout)
@@ -65,35 +68,31 @@ class Connection:
         timeout: float,
     ) -> Answer:
         if self.sock is None:
-            self._connect(timeout)
-        assert self.sock is not None
+            self.sock = self._endpoint.connect(timeout)
+            self._reader = self.sock.makefile("rb")
         self.sock.settimeout(timeout)
-        lines = [f"{method} {path} HTTP/1.1", "Host: localhost"]
+        lines = [f"{method} {path} HTTP/1.1", f"Host: {self._endpoint.host}"]
         lines += [f"{name}: {value}" for name, value in headers.items()]
         if body is None or isinstance(body, bytes):
             lines.append(f"Content-Length: {len(body or b'')}")
         head = ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
         if body is None or isinstance(body, bytes):
-            self.sock.sendall(head + (body or b""))
+            self._send(head + (body or b""))
         else:
-            self.sock.sendall(head)
+            self._send(head)
             while piece := body.read(PIECE_BYTES):
-                self.sock.sendall(piece)
-        return self._receive()
-
-    def _connect(self, timeout: float) -> None:
-        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+                self._send(piece)
         try:
-            sock.settimeout(timeout)
-            sock.connect(self._path)
-        except BlockingIOError as error:  # a full backlog: the plane is there and busy
-            sock.close()
-            raise TimeoutError(self._path) from error
-        except BaseException:
-            sock.close()
-            raise
-        self.sock = sock
-        self._reader = sock.makefile("rb")
+            return self._receive()
+        except OSError as error:
+            raise _lost(error) from error
+
+    def _send(self, data: bytes) -> None:
+        assert self.sock is not None
+        try:
+            self.sock.sendall(data)
+        except OSError as error:
+            raise _lost(error) from error
 
     def _receive(self) -> Answer:
         status, version = 100, ""
@@ -143,6 +142,13 @@ class Connection:
         if len(data) != size:
             raise ConnectionResetError("the connection ended within an answer")
         return data
+
+
+def _lost(error: OSError) -> OSError:
+    """What TLS and the network say in many ways, as the one that callers know."""
+    if isinstance(error, ConnectionError | TimeoutError):
+        return error
+    return ConnectionResetError(str(error))
 
 
 def _number(text: str, base: int) -> int:

@@ -1,9 +1,10 @@
-"""HTTP/1.1 JSON over a Unix socket with the standard library alone.
+"""HTTP/1.1 JSON with the standard library alone: over a Unix socket, TCP or TLS.
 
 The command line pays for each import, so this client builds no models and knows no framework.
 Every call is safe to repeat: submits carry an idempotency key, reports a sequence number, log
 bytes an offset. So a reset, an early end or a 503 (a plane that is handing over) is tried again,
-through `revive`, which starts a plane where there is none.
+through `revive`, which starts a plane where there is none. A redirect is never followed: the token
+belongs to one server.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 from gpulayer._version import WIRE, __version__
+from gpulayer.api.endpoints import Endpoint, Unix
 from gpulayer.api.http1 import Connection
 from gpulayer.errors import GPULayerError, RefusedError, UnreachableError, error_from_json
 
@@ -44,14 +46,18 @@ class Wire:
 
     def __init__(
         self,
-        socket_path: str,
+        where: str | Endpoint,
         *,
+        token: Callable[[], str] | None = None,
         revive: Callable[[], None] | None = None,
         tries: int = 6,
     ) -> None:
-        self.socket_path = socket_path
+        """`where`: an endpoint, or the path of a socket. `token` is asked for each exchange, since
+        one that goes on for long may be replaced."""
+        self.endpoint: Endpoint = Unix(where) if isinstance(where, str) else where
         self.plane_version: str | None = None
         """Version of the plane that answered last."""
+        self._token = token
         self._revive = revive
         self._tries = tries
         self._connection: Connection | None = None
@@ -83,6 +89,8 @@ class Wire:
         sent = {"Content-Type": "application/json", "X-Gpulayer-Wire": str(WIRE)} | dict(
             headers or {}
         )
+        if self._token is not None:
+            sent["Authorization"] = f"Bearer {self._token()}"
         last: Exception | None = None
         for _ in range(self._tries):
             if not isinstance(body, bytes | None):
@@ -91,11 +99,8 @@ class Wire:
                 reply = self._exchange(method, path, body, sent, ANSWER_SECONDS + park)
             except TimeoutError as error:
                 self.close()
-                raise UnreachableError(
-                    "plane-unreachable",
-                    f"the plane took the call and did not answer within {ANSWER_SECONDS:.0f} s",
-                    where=self.socket_path,
-                    hint="gpulayer doctor",
+                raise self._unreachable(
+                    f"the plane took the call and did not answer within {ANSWER_SECONDS:.0f} s", ""
                 ) from error
             except _GONE as error:
                 last = error
@@ -110,16 +115,15 @@ class Wire:
                 if self._revive is not None:
                     self._revive()
                 continue
-            if reply.status >= 400:
-                raise _error(reply)
+            if reply.status >= 300:
+                raise self._refusal(reply)
             return reply
-        raise UnreachableError(
-            "plane-unreachable",
-            "no plane answers",
-            where=self.socket_path,
-            why=str(last) if last else "it is handing over",
-            hint="gpulayer doctor",
-        )
+        why = str(last) if last else "it is handing over"
+        raise self._unreachable("no plane answers", why) from last
+
+    def aside(self) -> Wire:
+        """Another connection to the same plane, for another thread. It revives nothing."""
+        return Wire(self.endpoint, token=self._token, tries=1)
 
     def close(self) -> None:
         """End the connection; the next call makes a new one."""
@@ -132,7 +136,8 @@ class Wire:
         connection = self._connection
         if connection is not None and connection.sock is not None:
             try:
-                connection.sock.shutdown(socket.SHUT_RDWR)
+                # Not TLS's own shutdown, which is no affair of two threads.
+                socket.socket.shutdown(connection.sock, socket.SHUT_RDWR)
             except OSError:
                 pass  # it has just ended by itself
 
@@ -151,34 +156,58 @@ class Wire:
         timeout: float,
     ) -> Reply:
         if self._connection is None:
-            self._connection = Connection(self.socket_path)
+            self._connection = Connection(self.endpoint)
         answer = self._connection.exchange(method, path, headers, body, timeout)
         if answer.will_close:
             self.close()
         self.plane_version = answer.headers.get("x-gpulayer-version")
-        _check_wire(answer.headers)
+        self._check_wire(answer.headers)
         return Reply(answer.status, answer.headers, answer.data)
 
+    def _check_wire(self, headers: Mapping[str, str]) -> None:
+        wire = headers.get("x-gpulayer-wire")
+        if wire is not None and wire != str(WIRE):
+            raise RefusedError(
+                "version-mismatch",
+                f"GPUlayer {__version__} cannot talk to the plane of version "
+                f"{headers.get('x-gpulayer-version', '?')}",
+                where="" if self._is_local else str(self.endpoint),
+                why=f"this side speaks wire {WIRE}, the plane speaks wire {wire}",
+                hint="gpulayer stop" if self._is_local else "gpulayer version",
+            )
 
-def _check_wire(headers: Mapping[str, str]) -> None:
-    wire = headers.get("x-gpulayer-wire")
-    if wire is not None and wire != str(WIRE):
-        raise RefusedError(
-            "version-mismatch",
-            f"GPUlayer {__version__} cannot talk to the plane of version "
-            f"{headers.get('x-gpulayer-version', '?')}",
-            why=f"this side speaks wire {WIRE}, the plane speaks wire {wire}",
-            hint="gpulayer stop",
-        )
+    def _refusal(self, reply: Reply) -> GPULayerError:
+        if reply.status < 400 or "x-gpulayer-wire" not in reply.headers:
+            to = reply.headers.get("location", "")
+            said = reply.data[:200].decode(errors="replace")
+            return RefusedError(
+                "not-a-server",
+                f"what answers at {self.endpoint} is no GPUlayer server: status {reply.status}",
+                why=f"it points to {to[:200]}, and a token goes to one server alone"
+                if to
+                else said,
+                hint="gpulayer help not-a-server",
+            )
+        try:
+            body = reply.json()["error"]
+        except (ValueError, KeyError, TypeError):
+            return GPULayerError(
+                "internal",
+                f"the plane answered {reply.status}",
+                why=reply.data[:200].decode(errors="replace"),
+            )
+        error = error_from_json(body)
+        if not self._is_local:
+            error.where = error.where or str(self.endpoint)
+        return error
 
+    def _unreachable(self, message: str, why: str) -> UnreachableError:
+        if self._is_local:
+            code, hint = "plane-unreachable", "gpulayer doctor"
+        else:
+            code, hint = "server-unreachable", "gpulayer help server-unreachable"
+        return UnreachableError(code, message, where=str(self.endpoint), why=why, hint=hint)
 
-def _error(reply: Reply) -> GPULayerError:
-    try:
-        body = reply.json()["error"]
-    except (ValueError, KeyError, TypeError):
-        return GPULayerError(
-            "internal",
-            f"the plane answered {reply.status}",
-            why=reply.data[:200].decode(errors="replace"),
-        )
-    return error_from_json(body)
+    @property
+    def _is_local(self) -> bool:
+        return isinstance(self.endpoint, Unix)

@@ -92,19 +92,19 @@ def attached(
         ended = wire.call("GET", job_path(job["id"], wait=5.0), park=5.0)
         _tell_end(wire, ended, is_talking, by_key=report.signal in (signal.SIGINT, signal.SIGQUIT))
     elif report.outcome != "left":
-        _until_recorded(wire.socket_path, job["id"])
+        _until_recorded(wire, job["id"])
     interrupts.end_as(report)
     return int(report.exit_code)
 
 
-def _until_recorded(socket_path: str, job_id: str) -> None:
+def _until_recorded(wire: Wire, job_id: str) -> None:
     """The next line of a script may look at the job, so its end should be on record by then.
 
     A plane that has gone is not waited for: whoever looks next starts one, which hears of it.
     """
     path = job_path(job_id, wait=RECORD_SECONDS)
     try:
-        Wire(socket_path, tries=1).call("GET", path, park=RECORD_SECONDS)
+        wire.aside().call("GET", path, park=RECORD_SECONDS)
     except GPULayerError:
         pass
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from gpulayer.api.endpoints import Unix
 from gpulayer.api.http1 import Connection
 from tests.support.http_server import Server
 
@@ -22,7 +23,7 @@ def folder() -> Iterator[str]:
 
 def ask(folder: str, *answers: bytes, body: bytes | io.BytesIO | None = None, times: int = 1):  # type: ignore[no-untyped-def]
     server = Server(folder, *answers)
-    connection = Connection(server.path)
+    connection = Connection(Unix(server.path))
     headers = {"X": "1"}
     if isinstance(body, io.BytesIO):
         headers["Content-Length"] = str(len(body.getvalue()))
@@ -83,7 +84,7 @@ def test_what_is_not_understood_is_a_lost_connection(folder: str, answer: bytes)
 
 def test_a_body_that_is_cut_off_is_a_lost_connection(folder: str) -> None:
     server = Server(folder, b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nabc")
-    connection = Connection(server.path)
+    connection = Connection(Unix(server.path))
     with pytest.raises(ConnectionResetError):
         connection.exchange("GET", "/", {}, None, 10.0)
     connection.close()
@@ -98,7 +99,7 @@ def test_a_file_goes_out_in_pieces(folder: str) -> None:
 
 def test_nobody_there_is_said_as_it_is(folder: str) -> None:
     with pytest.raises(FileNotFoundError):
-        Connection(os.path.join(folder, "none")).exchange("GET", "/", {}, None, 1.0)
+        Connection(Unix(os.path.join(folder, "none"))).exchange("GET", "/", {}, None, 1.0)
 
 
 def test_silence_is_a_timeout(folder: str) -> None:
@@ -106,7 +107,7 @@ def test_silence_is_a_timeout(folder: str) -> None:
         path = os.path.join(folder, "silent")
         listener.bind(path)
         listener.listen()
-        connection = Connection(path)
+        connection = Connection(Unix(path))
         with pytest.raises(TimeoutError):
             connection.exchange("GET", "/", {}, None, 0.05)
         connection.close()
@@ -116,7 +117,7 @@ def test_an_exchange_that_was_not_ended_leaves_its_answer_to_nobody(folder: str)
     with socket.socket(socket.AF_UNIX) as silent:
         silent.bind(os.path.join(folder, "s"))
         silent.listen()
-        connection = Connection(os.path.join(folder, "s"))
+        connection = Connection(Unix(os.path.join(folder, "s")))
         with pytest.raises(TimeoutError):
             connection.exchange("GET", "/a", {}, None, 0.01)
         assert connection.sock is None
