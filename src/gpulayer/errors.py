@@ -295,19 +295,18 @@ _TABLE: tuple[Slug, ...] = (
          "`gpulayer stop` ends them."),
     Slug("server-unreachable", UnreachableError, 5, 125, 503,
          "Nothing answers at the server's address: it is down, or the way to it is cut. Jobs there "
-         "go on by themselves. `gpulayer serve` starts one on that machine; `gpulayer use local` "
-         "works without it."),
+         "go on by themselves, and the next command finds it once it is back."),
     Slug("tls-untrusted", RefusedError, 5, 125, 502,
          "The server's certificate is not the one that was pinned when you logged in or joined, or "
-         "its TLS is older than 1.2. Nothing was sent. If the server was set up anew, run "
-         "`gpulayer invite` there and `gpulayer login` (or `join`) here with the line it prints."),
+         "its TLS is older than 1.2. Nothing was sent. If the server was set up anew, log in (or "
+         "join) again with a new invite, which carries the new fingerprint."),
     Slug("not-a-server", RefusedError, 5, 125, 502,
          "Something answers at that address, and it is no GPUlayer server: another program, a "
-         "proxy, or a server without TLS. Compare the address with the line of "
-         "`gpulayer invite`. Redirects are not followed."),
+         "proxy, or a server without TLS. Compare the address with the invite's. "
+         "Redirects are not followed."),
     Slug("not-encrypted", RefusedError, 4, 125, 400,
-         "Plain http is for this machine alone. Use the gl:// line that `gpulayer serve` and "
-         "`gpulayer invite` print: it carries the certificate's fingerprint."),
+         "Plain http is for this machine alone. Use the gl:// line that the server prints: "
+         "it carries the certificate's fingerprint."),
     Slug("plane-start-failed", UnreachableError, 5, 125, 503,
          "The local plane could not start. The message carries its own last words."),
     Slug("plane-held", RefusedError, 1, 125, 409,
