@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
-import socket
-import tempfile
-import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -15,12 +11,8 @@ from typing import Any
 import pytest
 
 from gpulayer.api.direct_channel import DirectChannel
-from gpulayer.api.handlers import Handlers
-from gpulayer.api.listener import Listener
-from gpulayer.api.server import App
+from gpulayer.api.endpoints import Far
 from gpulayer.api.worker_channel import HttpChannel
-from gpulayer.artifacts.store import LocalArtifacts
-from gpulayer.clock import SystemClock, SystemIds
 from gpulayer.contracts.capabilities import WorkerCapabilities
 from gpulayer.contracts.messages import (
     Acquire,
@@ -32,85 +24,9 @@ from gpulayer.contracts.messages import (
     Report,
     TaskReport,
 )
-from gpulayer.control_plane.plane import ControlPlane
-from gpulayer.control_plane.submission import Submission
-from gpulayer.control_plane.wakeups import Wakeups
 from gpulayer.errors import NotFoundError
-from gpulayer.storage.logs import LogFolder
-from gpulayer.storage.store import Store
 from gpulayer.worker.channel import WorkerChannel
-
-FINISH_SECONDS = 20.0
-
-
-class Host:
-    """The process that a plane would live in."""
-
-    kind = "local"
-    home = ""
-
-    def __init__(self, uploads: str) -> None:
-        self.uploads = uploads
-
-    def stop(self) -> None: ...
-
-    def takeover(self, wish: Mapping[str, Any]) -> Mapping[str, Any]:
-        return {}
-
-    def processes(self) -> list[dict[str, Any]]:
-        return []
-
-
-class Plane:
-    """A real plane in memory, reachable in this process or over a socket."""
-
-    def __init__(self, folder: Path) -> None:
-        self.socket = tempfile.mkdtemp(prefix="gpl-") + "/p.sock"
-        self.store = Store()
-        for name in ("logs", "uploads"):
-            (folder / name).mkdir()
-        self._uploads = str(folder / "uploads")
-        self.artifacts = LocalArtifacts(folder / "artifacts")
-        self.plane = ControlPlane(
-            self.store,
-            SystemClock(),
-            SystemIds(),
-            Wakeups(),
-            LogFolder(folder / "logs"),
-            self.artifacts,
-        )
-        self._loop = asyncio.new_event_loop()
-        self._listener: Listener | None = None
-        self._sock: socket.socket | None = None
-        self._thread = threading.Thread(target=self._loop.run_forever)
-        self._thread.start()
-
-    def serve(self) -> None:
-        self._sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._sock.bind(self.socket)
-        self._sock.listen(64)
-        self._listener = Listener(App(Handlers(self.plane, self.artifacts, Host(self._uploads))))
-        self._in_loop(self._listener.open(self._sock))
-
-    def hang_up(self) -> None:
-        """The plane answers who is parked and is gone."""
-        self.plane.wakeups.close()
-        if self._listener is not None and self._sock is not None:
-            self._in_loop(self._listener.close())
-            self._sock.close()
-            Path(self.socket).unlink()
-            self._listener = None
-        self.store.close()
-
-    def close(self) -> None:
-        self.hang_up()
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
-        Path(self.socket).parent.rmdir()
-
-    def _in_loop(self, task: Any) -> None:
-        asyncio.run_coroutine_threadsafe(task, self._loop).result(FINISH_SECONDS)
+from tests.support.served_plane import FINISH_SECONDS, ServedPlane
 
 
 class Worker:
@@ -146,22 +62,17 @@ class Worker:
 
 
 @pytest.fixture
-def plane(tmp_path: Path) -> Iterator[Plane]:
-    plane = Plane(tmp_path)
+def plane(tmp_path: Path) -> Iterator[ServedPlane]:
+    plane = ServedPlane(tmp_path)
     try:
         yield plane
     finally:
         plane.close()
 
 
-@pytest.fixture(params=["in-process", "http"])
-def worker(plane: Plane, request: pytest.FixtureRequest) -> Iterator[Worker]:
-    channel: WorkerChannel
-    if request.param == "http":
-        plane.serve()
-        channel = HttpChannel.over(plane.socket)
-    else:
-        channel = DirectChannel(plane.plane, plane.artifacts)
+@pytest.fixture(params=["in-process", "unix", "tcp"])
+def worker(plane: ServedPlane, request: pytest.FixtureRequest) -> Iterator[Worker]:
+    channel = reached(plane, request.param)
     worker = Worker(channel)
     try:
         yield worker
@@ -170,12 +81,22 @@ def worker(plane: Plane, request: pytest.FixtureRequest) -> Iterator[Worker]:
         worker.pool.shutdown()
 
 
-def submit(plane: Plane) -> str:
-    spec = {"name": "job", "workload": {"kind": "command", "command": ["true"]}}
-    return str(plane.plane.submit([Submission(spec)]).result(FINISH_SECONDS)[0].id)
+def reached(plane: ServedPlane, way: str) -> WorkerChannel:
+    match way:
+        case "in-process":
+            return DirectChannel(plane.plane, plane.artifacts)
+        case "unix":
+            plane.serve()
+            return HttpChannel.over(plane.socket)
+        case _:
+            return HttpChannel.over(Far(*plane.serve_tcp()))
 
 
-def test_a_task_goes_all_the_way(plane: Plane, worker: Worker) -> None:
+def submit(plane: ServedPlane) -> str:
+    return plane.submit()
+
+
+def test_a_task_goes_all_the_way(plane: ServedPlane, worker: Worker) -> None:
     registered = worker.register()
     assert (registered.incarnation, registered.lease_seconds) == (1, 30.0)
     job_id = submit(plane)
@@ -187,20 +108,22 @@ def test_a_task_goes_all_the_way(plane: Plane, worker: Worker) -> None:
     assert plane.plane.job(job_id)["state"] == "succeeded"
 
 
-def test_a_parked_acquire_is_answered_when_work_comes(plane: Plane, worker: Worker) -> None:
+def test_a_parked_acquire_is_answered_when_work_comes(plane: ServedPlane, worker: Worker) -> None:
     worker.register()
     parked = worker.acquire()
     job_id = submit(plane)
     assert [a.job_id for a in parked.result(FINISH_SECONDS).assignments] == [job_id]
 
 
-def test_a_parked_acquire_is_answered_when_its_time_is_up(plane: Plane, worker: Worker) -> None:
+def test_a_parked_acquire_is_answered_when_its_time_is_up(
+    plane: ServedPlane, worker: Worker
+) -> None:
     worker.register()
     answer = worker.acquire(park=0.05).result(FINISH_SECONDS)
     assert (answer.ok, answer.assignments) == (True, ())
 
 
-def test_a_parked_acquire_hears_of_a_cancellation(plane: Plane, worker: Worker) -> None:
+def test_a_parked_acquire_hears_of_a_cancellation(plane: ServedPlane, worker: Worker) -> None:
     worker.register()
     job_id = submit(plane)
     task = worker.task()
@@ -211,12 +134,12 @@ def test_a_parked_acquire_hears_of_a_cancellation(plane: Plane, worker: Worker) 
     assert (order.task_id, order.mode, order.grace_seconds) == (task.task_id, "int", 3.0)
 
 
-def test_whoever_is_not_known_is_told_to_register(plane: Plane, worker: Worker) -> None:
+def test_whoever_is_not_known_is_told_to_register(plane: ServedPlane, worker: Worker) -> None:
     assert worker.report().ok is False
     assert worker.acquire().result(FINISH_SECONDS).ok is False
 
 
-def test_log_bytes_by_offset(plane: Plane, worker: Worker) -> None:
+def test_log_bytes_by_offset(plane: ServedPlane, worker: Worker) -> None:
     worker.register()
     submit(plane)
     task = worker.task()
@@ -231,7 +154,7 @@ def test_log_bytes_by_offset(plane: Plane, worker: Worker) -> None:
     assert append(4, bytes(range(256)) * 4096) == 4 + 256 * 4096
 
 
-def test_a_stale_fence_writes_no_log(plane: Plane, worker: Worker) -> None:
+def test_a_stale_fence_writes_no_log(plane: ServedPlane, worker: Worker) -> None:
     worker.register()
     submit(plane)
     task = worker.task()
@@ -239,7 +162,9 @@ def test_a_stale_fence_writes_no_log(plane: Plane, worker: Worker) -> None:
         worker.channel.append_log(task.task_id, task.fence + 1, 0, b"abc")
 
 
-def test_a_file_is_stored_under_its_digest(plane: Plane, worker: Worker, tmp_path: Path) -> None:
+def test_a_file_is_stored_under_its_digest(
+    plane: ServedPlane, worker: Worker, tmp_path: Path
+) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"x" * 3_000_000)
     digest = worker.channel.put_artifact(str(path))
@@ -251,7 +176,7 @@ def test_a_file_is_stored_under_its_digest(plane: Plane, worker: Worker, tmp_pat
 
 
 def test_a_file_that_becomes_shorter_while_it_is_sent_is_refused_and_the_next_is_not(
-    plane: Plane, tmp_path: Path
+    plane: ServedPlane, tmp_path: Path
 ) -> None:
     plane.serve()
     channel = HttpChannel.over(plane.socket)
@@ -267,7 +192,7 @@ def test_a_file_that_becomes_shorter_while_it_is_sent_is_refused_and_the_next_is
 
 
 def test_an_ending_plane_answers_who_is_parked_and_then_is_gone(
-    plane: Plane, worker: Worker
+    plane: ServedPlane, worker: Worker
 ) -> None:
     worker.register()
     parked = worker.acquire()
@@ -279,7 +204,7 @@ def test_an_ending_plane_answers_who_is_parked_and_then_is_gone(
             call()
 
 
-def test_closing_ends_a_parked_call_and_refuses_others(plane: Plane, worker: Worker) -> None:
+def test_closing_ends_a_parked_call_and_refuses_others(plane: ServedPlane, worker: Worker) -> None:
     worker.register()
     parked = worker.acquire()
     worker.channel.close()

@@ -12,6 +12,7 @@ from hashlib import sha256
 from threading import Condition, Lock
 from typing import Any, BinaryIO, Protocol
 
+from gpulayer.api.endpoints import Endpoint
 from gpulayer.api.wire import Wire
 from gpulayer.contracts.messages import (
     Acquire,
@@ -64,8 +65,10 @@ class HttpChannel:
         self._closed = False
 
     @classmethod
-    def over(cls, socket_path: str) -> HttpChannel:
-        return cls(lambda revive: Wire(socket_path, revive=revive, tries=2))
+    def over(cls, where: str | Endpoint) -> HttpChannel:
+        """One try per call: an agent that hears nothing registers again, and that is the one way
+        back."""
+        return cls(lambda revive: Wire(where, revive=revive, tries=1))
 
     def register(self, message: Register) -> Registered:
         return Registered.from_json(self._post(self._reports, "register", message.to_json()))
@@ -115,6 +118,8 @@ class HttpChannel:
                 for client in clients:
                     client.interrupt()
                 self._calls.wait(0.02)
+            for client in clients:
+                client.close()
 
     def _reached(self, exchange: Callable[[], Any]) -> Any:
         with self._calls:

@@ -27,7 +27,7 @@ from gpulayer.control_plane.lifecycle import tasks as rules
 from gpulayer.control_plane.orders import cancels
 from gpulayer.control_plane.ports import Places, Ports, Tx, commit, then
 from gpulayer.control_plane.sessions import Session, Sessions
-from gpulayer.control_plane.wakeups import job_topic
+from gpulayer.control_plane.wakeups import job_topic, worker_topic
 from gpulayer.errors import UsageError
 
 
@@ -101,6 +101,8 @@ class Reports:
             if is_due:
                 session.written = heard
             session.kept = frozenset(TaskId(held.task_id) for held in message.inventory)
+            if session.is_overdue(heard, self._ports.settings.redeliver_seconds):
+                notes.topics.add(worker_topic(session.worker.id))
             self._ports.wakeups.publish(*notes.topics)
             return reply
 

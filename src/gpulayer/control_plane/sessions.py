@@ -51,6 +51,15 @@ class Session:
         with self.lock:
             self.handed = {**self.handed, **{("run", task_id): now for task_id in task_ids}}
 
+    def is_overdue(self, now: float, again: float) -> bool:
+        """Whether an assignment was handed out `again` seconds ago and is not in the inventory:
+        the answer that carried it was lost, or went to a copy of the call."""
+        with self.lock:
+            return any(
+                what == "run" and task_id not in self.kept and now - at >= again
+                for (what, task_id), at in self.handed.items()
+            )
+
     def hand_out(
         self, wanted: Iterable[tuple[str, str]], now: float, again: float
     ) -> set[tuple[str, str]]:

@@ -24,6 +24,22 @@ def test_only_the_newest_acquire_is_served() -> None:
         assert len(env.plane.acquire_now(new).result(0).assignments) == 1
 
 
+def test_an_assignment_that_a_copy_of_the_call_took_is_handed_out_again() -> None:
+    with Env() as env:
+        worker = env.worker()
+        env.submit()
+        env.run_pass()
+        worker.acquire(lost=True)
+        with env.plane.wakeups.subscribe("worker:w1") as parked:
+            worker.report()
+            assert not parked.wait(0), "the answer may be on its way"
+            env.clock.advance(5)
+            worker.report()
+            assert parked.wait(0)
+        same = Acquire("w1", worker.incarnation, seq=worker.acquires)
+        assert len(env.plane.acquire_now(same).result(0).assignments) == 1
+
+
 def test_registering_again_retires_the_acquires_before_it() -> None:
     with Env() as env:
         worker = env.worker()
