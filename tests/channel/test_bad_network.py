@@ -7,89 +7,22 @@ once, and nothing waits for ever.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from gpulayer.api.direct_channel import DirectChannel
 from gpulayer.api.worker_channel import HttpChannel
-from gpulayer.clock import SystemClock, SystemIds
-from gpulayer.runtime import segments
-from gpulayer.worker.channel import WorkerChannel
-from gpulayer.worker.process import Outside, Worker
 from tests.support.bad_proxy import BadProxy, Fate
-from tests.support.served_plane import FINISH_SECONDS, ServedPlane
+from tests.support.served_plane import ServedPlane
+from tests.support.site import Site
 from tests.support.supervisor import SupervisorHome
 
 JOBS = 10
 BROKEN = tuple(fate for fate in Fate if fate is not Fate.PASS)
 BRISK = {"report_seconds": 0.2, "redeliver_seconds": 0.2, "tick_seconds": 0.2}
-
-
-class Site:
-    """A plane, and a worker that reaches it by some channel."""
-
-    def __init__(self, plane: ServedPlane, home: SupervisorHome, folder: Path) -> None:
-        self.plane = plane
-        self.ran = folder / "ran"
-        self.errors: list[BaseException] = []
-        self._home = home
-        self._worker: Worker | None = None
-
-    def begin(self, channel: WorkerChannel) -> None:
-        outside = Outside(
-            lock=str(self._home.home / "agent.lock"),
-            tasks=str(self._home.home / "tasks"),
-            supervisor_socket=self._home.socket,
-            start_supervisor=lambda: None,
-            start_plane=lambda: None,
-            on_error=self.errors.append,
-        )
-        self._worker = Worker(channel, outside, SystemClock(), SystemIds())
-        assert self._worker.start()
-
-    def close(self) -> None:
-        if self._worker is not None:
-            self._worker.stop()
-
-    def submit(self, lines: int, **spec: Any) -> str:
-        """A job that notes down that it ran, and prints so many lines."""
-        text = f"echo $GPULAYER_JOB_ID >> {self.ran}; seq 1 {lines}"
-        return self.plane.submit("sh", "-c", text, **spec)
-
-    def until(self, holds: Callable[[], Any], topic: str) -> None:
-        """Waits for the plane's word."""
-        while True:
-            with self.plane.plane.wakeups.subscribe(topic) as ticket:
-                if holds():
-                    return
-                assert ticket.wait(FINISH_SECONDS), "not in time"
-
-    def ended(self, job_id: str) -> dict[str, Any]:
-        self.until(lambda: self.plane.plane.job(job_id)["finished_at"], f"job:{job_id}")
-        return self.plane.plane.job(job_id)
-
-    def printed(self, job: dict[str, Any]) -> bytes:
-        """What the plane has of the job's output, the newest task's log read whole."""
-        assert job["log_complete"]
-        logs = self.plane.plane.log(job["id"], 0, 1 << 30)
-        assert logs.eof
-        return b"".join(r.data for r in segments.decode(logs.data))
-
-    def hold(self, jobs: dict[str, int]) -> None:
-        """The laws."""
-        for job_id, lines in jobs.items():
-            job = self.ended(job_id)
-            assert (job["state"], job["attempt"]) == ("succeeded", 1), job
-            assert self.printed(job) == b"".join(b"%d\n" % n for n in range(1, lines + 1))
-            story = [event["kind"] for event in self.plane.plane.events(job_id)]
-            assert [story.count(kind) for kind in ("placed", "started", "finished")] == [1, 1, 1]
-        ran = self.ran.read_text().split()
-        assert sorted(ran) == sorted(jobs), "each ran once"
-        assert not self.errors
 
 
 @pytest.fixture

@@ -228,14 +228,19 @@ def test_a_fence_is_used_once(store: Store):
 def test_tasks_come_back_as_they_went_in(store: Store):
     submit(store, a_job())
     task = a_task(
-        5, gpus=("GPU-a", "GPU-b"), cpu_cores=0.5, memory_gb=2.0, lease_until=7.5, message="é"
+        5,
+        gpus=("GPU-a", "GPU-b"),
+        cpu_cores=0.5,
+        memory_gb=2.0,
+        disconnected_since=7.5,
+        message="é",
     )
     assert apply(store, placement(job_of(store, JOB), task))
-    update = {"state": TaskState.RUNNING, "delivered": True, "log_size": 10, "log_complete": True}
+    update = {"state": TaskState.RUNNING, "log_size": 10, "log_complete": True}
     assert apply(store, Changes(task_updates=(TaskUpdate(task.id, TaskState.ASSIGNED, update),)))
     with store.read() as reader:
         assert reader.task(task.id) == replace(
-            task, state=TaskState.RUNNING, delivered=True, log_size=10, log_complete=True
+            task, state=TaskState.RUNNING, log_size=10, log_complete=True
         )
 
 

@@ -71,5 +71,5 @@ def reason(job: Mapping[str, Any]) -> str:
     if job["state"] == "queued":
         return str(job.get("decision_summary") or job.get("message") or "")
     if job["state"] in ("succeeded", "running"):
-        return ""
+        return render.silence(job)
     return str(job.get("message") or job.get("reason") or "")

@@ -155,6 +155,14 @@ def moment(at: float | None) -> str:
     return time.strftime("%H:%M:%S" if today else "%Y-%m-%d %H:%M:%S", then)
 
 
+def silence(job: Mapping[str, Any]) -> str:
+    """`lab-1 is silent since 12:03:11, the job may run on`; nothing for a job that is heard."""
+    since = job.get("disconnected_since")
+    if since is None:
+        return ""
+    return f"{job.get('worker') or 'its worker'} is silent since {moment(since)}; it may run on"
+
+
 def paint(text: str, colour: str, stream: TextIO) -> str:
     return f"{colour}{text}{_RESET}" if colours(stream) else text
 

@@ -66,6 +66,8 @@ def _state(job: Mapping[str, Any]) -> str:
     message = str(job.get("message") or "")
     if message and message not in (job["state"], f"exit code {job.get('exit_code')}"):
         text += f": {message}"
+    if silence := render.silence(job):
+        text += f" ({silence})"
     if job.get("cancel_requested_at") and job["state"] in ("scheduled", "running"):
         text += " (being cancelled)"
     return text

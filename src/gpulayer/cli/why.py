@@ -33,7 +33,7 @@ def command(job: str, as_json: bool, quiet: bool) -> None:
 
 def sentence(job: Mapping[str, Any]) -> str:
     """`train-7f3ak2mq is queued: lab-1 needs 2 GPUs, has 1`."""
-    cause = str(job.get("message") or job.get("reason") or "")
+    cause = render.silence(job) or str(job.get("message") or job.get("reason") or "")
     if job["state"] == "queued" and job.get("decision_summary"):
         cause = str(job["decision_summary"]).removeprefix("waits: ")
     told = cause if cause not in ("exited", "started", "placed", "cancelled") else ""

@@ -77,13 +77,11 @@ class Task:
     assigned_at: float = 0.0
     started_at: float | None = None
     finished_at: float | None = None
-    lease_until: float = 0.0
-    """On the plane's monotonic clock; 0 = fresh lease at the plane's start."""
+    disconnected_since: float | None = None
+    """Its worker is silent past the lease, and the task runs on: it has no attempt left."""
     exit_code: int | None = None
     log_size: int = 0
     log_complete: bool = False
-    delivered: bool = False
-    """Handed out by an acquire and not yet confirmed by a report."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +110,7 @@ class Event:
     at: float
     kind: str
     """`submitted`, `decided`, `placed`, `started`, `finished`, `cancelling`, `retrying`,
-    `late_report`, `prepared`, ..."""
+    `disconnected`, `reconnected`, `late_report`, `prepared`, ..."""
     state: str
     reason: str
     message: str = ""

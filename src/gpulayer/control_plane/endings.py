@@ -1,4 +1,5 @@
 """Ending a task inside a transaction: load what the rule needs, apply it, say whom to wake.
+Its return after a silence goes the same way.
 
 The one road to the end of a task, for the worker's own reports, for what reconciliation finds,
 and for what a new incarnation no longer has.
@@ -46,6 +47,15 @@ def end_task(
     commit(tx, changes)
     workers = {worker_topic(sibling.worker_id) for sibling in siblings}
     return workers | {job_topic(job.id), ANY_JOB}
+
+
+def reconnect(tx: Tx, task: Task, now: float) -> set[str]:
+    """Take the mark off a task whose worker has spoken again. Topics to publish."""
+    job = tx.job(task.job_id)
+    if job is None:
+        return set()
+    commit(tx, rules.reconnected(job, task, now))
+    return {job_topic(job.id)}
 
 
 def end_tasks(tx: Tx, ids: Ids, endings: Iterable[tuple[TaskId, Exit]], now: float) -> set[str]:

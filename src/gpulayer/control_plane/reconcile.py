@@ -20,6 +20,7 @@ from gpulayer.control_plane.envelopes import Envelopes
 from gpulayer.control_plane.lifecycle import retry, tasks as rules
 from gpulayer.control_plane.ports import Ports, Tx, commit, then
 from gpulayer.control_plane.sessions import Sessions
+from gpulayer.control_plane.wakeups import job_topic
 
 _ENVELOPE_SECONDS = 5.0
 _JUMP_SECONDS = 5.0
@@ -57,7 +58,9 @@ class Reconciler:
             live = [(task, job) for task in tx.live_tasks() if (job := tx.job(task.job_id))]
             topics = end_tasks(tx, self._ports.ids, self._overdue(live, instant), now)
             for task, job in self._silent(live, instant):
-                commit(tx, rules.disconnected(job, task, now))
+                grace = self._ports.settings.disconnect_grace_seconds
+                commit(tx, rules.disconnected(job, task, now, grace))
+                topics.add(job_topic(job.id))
             if was_set_back:
                 _shorten_delays(tx, now)
             if sweeps_envelopes:
@@ -113,7 +116,7 @@ class Reconciler:
         for task, job in live:
             silent = self._sessions.silent_seconds(task.worker_id, instant)
             if (
-                task.phase != "disconnected"
+                task.disconnected_since is None
                 and self._ports.settings.lease_seconds <= silent
                 and silent < self._allowed_silence(task, job)
             ):

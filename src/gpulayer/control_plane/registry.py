@@ -16,7 +16,7 @@ from gpulayer.contracts.ids import Fence, TaskId, WorkerId
 from gpulayer.contracts.messages import Exit, Held, Register, Registered
 from gpulayer.contracts.records import Task, Worker
 from gpulayer.contracts.states import LIVE_TASK_STATES, Reason, TaskState
-from gpulayer.control_plane.endings import end_tasks
+from gpulayer.control_plane.endings import end_tasks, reconnect
 from gpulayer.control_plane.envelopes import Envelopes
 from gpulayer.control_plane.lifecycle.tasks import lost
 from gpulayer.control_plane.ports import Ports, Tx, commit, then
@@ -106,14 +106,17 @@ class Registry:
 
     def _settle(self, tx: Tx, worker: Worker, inventory: tuple[Held, ...], now: float) -> set[str]:
         has = {held.task_id: held.fence for held in inventory}
+        topics: set[str] = set()
         gone: list[tuple[TaskId, Exit]] = []
         for task in tx.live_tasks(worker_id=worker.id):
             if has.get(task.id) == task.fence:
+                if task.disconnected_since is not None:
+                    topics |= reconnect(tx, task, now)
                 if task.incarnation != worker.incarnation:
                     commit(tx, _adopted(task, worker.incarnation))
             elif task.incarnation != worker.incarnation or task.state is TaskState.RUNNING:
                 gone.append((task.id, lost(Reason.WORKER_LOST, f"{worker.name} no longer has it")))
-        return end_tasks(tx, self._ports.ids, gone, now)
+        return topics | end_tasks(tx, self._ports.ids, gone, now)
 
     def _session(self, worker: Worker, message: Register) -> Session:
         now = self._ports.clock.monotonic()

@@ -21,7 +21,7 @@ from gpulayer.contracts.ids import TaskId
 from gpulayer.contracts.messages import Assignment, Held, Report, ReportReply, TaskReport
 from gpulayer.contracts.records import Task
 from gpulayer.contracts.states import LIVE_TASK_STATES, TERMINAL_TASK_STATES, Reason, TaskState
-from gpulayer.control_plane.endings import end_task, end_tasks
+from gpulayer.control_plane.endings import end_task, end_tasks, reconnect
 from gpulayer.control_plane.envelopes import Envelopes
 from gpulayer.control_plane.lifecycle import tasks as rules
 from gpulayer.control_plane.orders import cancels
@@ -202,8 +202,12 @@ class Reports:
         live = tx.live_tasks(worker_id=session.worker.id)
         gone = [t for t in live if t.id not in has and _was_there(session, t)]
         for task in live:
-            if task.id in has and _has_moved(task, has[task.id]):
-                phase = {"phase": has[task.id].phase}
+            if task.id not in has:
+                continue
+            if task.disconnected_since is not None:
+                notes.topics |= reconnect(tx, task, now)
+            if (task.phase, has[task.id].phase) == ("assigned", "staging"):
+                phase = {"phase": "staging"}  # it prepares: no news will tell that
                 commit(tx, Changes(task_updates=(TaskUpdate(task.id, task.state, phase),)))
         for held in has.keys() - {task.id for task in live}:
             if has[held].phase != "exited":
@@ -219,15 +223,6 @@ class Reports:
 def _was_there(session: Session, task: Task) -> bool:
     """Whether the worker has ever said that it has the task."""
     return task.state is TaskState.RUNNING or task.id in session.kept
-
-
-def _has_moved(task: Task, held: Held) -> bool:
-    """Whether the inventory tells a phase that no news will: it prepares, or is back."""
-    return (task.phase, held.phase) in (
-        ("assigned", "staging"),
-        ("disconnected", "staging"),
-        ("disconnected", "running"),
-    )
 
 
 def _see(tx: Tx, session: Session, capabilities: Mapping[str, Any] | None, now: float) -> None:

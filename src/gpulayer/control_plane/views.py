@@ -43,6 +43,7 @@ def job_json(
         "worker": worker,
         "gpus": list(task.gpus) if task else [],
         "phase": task.phase if task else None,
+        "disconnected_since": task.disconnected_since if task and not job.finished_at else None,
         "task_id": task.id if task else None,
         "retry_of": job.retry_of,
         "spec": job.spec,

@@ -19,7 +19,6 @@ TASKS = Table(
         "phase": TEXT,
         "gpus": JSON_TUPLE,
         "log_complete": FLAG,
-        "delivered": FLAG,
     },
 )
 

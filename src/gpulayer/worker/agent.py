@@ -17,10 +17,9 @@ from typing import Any
 
 from gpulayer.contracts.messages import Acquired, Assignment, Cancel, Registered, ReportReply
 from gpulayer.worker import events as heard, instructions as say, news
-from gpulayer.worker.session import PARK_SECONDS, Session
+from gpulayer.worker.session import Session
 from gpulayer.worker.slots import Slot, Slots, assigned, attached
 
-LEASE_MARGIN = 5.0
 """A task is ended this long before its lease is over, so that it is gone when the lease is."""
 
 
@@ -158,7 +157,7 @@ class Agent:
         return [*self._orders(reply.cancel), *probes]
 
     def _given(self, assignments: tuple[Assignment, ...], sent: float, now: float) -> None:
-        if now >= sent + self._session.lease - LEASE_MARGIN:
+        if now >= sent + self._session.authority:
             return
         for assignment in assignments:
             known = self.slots.get(assignment.task_id) is not None
@@ -277,9 +276,9 @@ class Agent:
         return min(self._session.heartbeat_at, news.due(self.slots, self._session.interval))
 
     def _lapses_at(self, slot: Slot) -> float:
-        return slot.authorised_at + self._session.lease - LEASE_MARGIN
+        return slot.authorised_at + self._session.authority
 
     def _remember_less(self, now: float) -> None:
-        over = now - self._session.lease - PARK_SECONDS
+        over = now - self._session.lease - self._session.park
         while self._done and self._done[oldest := next(iter(self._done))] < over:
             del self._done[oldest]

@@ -20,8 +20,10 @@ from gpulayer.contracts.messages import (
 )
 from gpulayer.worker.instructions import SendAcquire, SendRegister, SendReport
 
-PARK_SECONDS = 20.0
-"""Less than a lease by so much that a task acquired at the last moment can still be confirmed."""
+MARGIN_PART = 1 / 6
+"""Of a lease: so long before its end a task is ended that the plane may then give out again."""
+PARK_PART = 2 / 3
+"""Of a lease: so much less that a task acquired at the last moment can still be confirmed."""
 
 PLANE_AWAY_SECONDS = 5.0
 """A plane that went away without a word and is not back by then is started again."""
@@ -93,7 +95,7 @@ class Session:
         self._acquiring = True
         self._acquire += 1
         self.acquire_sent = now
-        message = Acquire(self._identity[0], self._incarnation, PARK_SECONDS, self._acquire)
+        message = Acquire(self._identity[0], self._incarnation, self.park, self._acquire)
         return SendAcquire(self.number, self._acquire, message)
 
     def asked(self, number: int) -> bool:
@@ -101,6 +103,15 @@ class Session:
         awaited = self._acquiring and number == self._acquire
         self._acquiring = self._acquiring and not awaited
         return awaited
+
+    @property
+    def authority(self) -> float:
+        """How long a task may run on without an answered exchange."""
+        return self.lease * (1 - MARGIN_PART)
+
+    @property
+    def park(self) -> float:
+        return self.lease * PARK_PART
 
     @property
     def registering(self) -> bool:

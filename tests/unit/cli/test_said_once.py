@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from gpulayer.cli import ps, render
 from gpulayer.cli.outcome import line
 from gpulayer.cli.status import facts
 from gpulayer.cli.why import sentence
@@ -24,3 +25,11 @@ def test_that_a_job_was_cancelled() -> None:
     ended = job(state="cancelled", message="cancelled", exit_code=130, started_at=1, finished_at=2)
     assert dict(facts(ended, 2.0))["state"] == "cancelled, exit code 130"
     assert line(ended) == "true-00000000 cancelled in 1.0 s, exit code 130"
+
+
+def test_that_a_worker_is_silent_while_its_job_may_run_on() -> None:
+    away = job(state="running", message="", reason="started", worker="lab", disconnected_since=0.0)
+    at = render.moment(0.0)
+    assert dict(facts(away, 2.0))["state"] == f"running (lab is silent since {at}; it may run on)"
+    assert sentence(away).endswith(f"is running on lab: lab is silent since {at}; it may run on")
+    assert ps.row(away, 2.0)[-1] == f"lab is silent since {at}; it may run on"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.support.env import Env, EnvWorker
 
 
@@ -27,12 +29,24 @@ def test_a_task_without_another_attempt_is_given_time_to_come_back() -> None:
     with Env() as env:
         worker, job = _running(env)
         env.advance(31)
-        assert env.live_task(job).phase == "disconnected"
-        assert env.story(job).count("disconnected") == 1
+        assert (env.state(job), env.live_task(job).phase) == ("running", "running")
+        since = env.plane.job(job)["disconnected_since"]
+        assert since == pytest.approx(env.clock.now(), abs=2)
         worker.report()
-        assert env.live_task(job).phase == "running"
+        assert env.plane.job(job)["disconnected_since"] is None
+        assert env.story(job)[-2:] == ["disconnected", "reconnected"]
         worker.finish(job)
         assert env.state(job) == "succeeded"
+
+
+@pytest.mark.parametrize("restarted", [False, True], ids=["same agent", "new agent"])
+def test_it_is_back_as_soon_as_its_worker_registers(restarted: bool) -> None:
+    with Env() as env:
+        worker, job = _running(env)
+        env.advance(31)
+        worker.register(restarted=restarted)
+        assert env.live_task(job).disconnected_since is None
+        assert env.story(job)[-1] == "reconnected"
 
 
 def test_but_not_for_ever() -> None:

@@ -3,6 +3,7 @@
     started            the workload's exec: task running, job running
     ended              any end, reported by the worker or found out by the plane
     late               news about a task that has already ended: told, never obeyed
+    disconnected       its worker is silent and it may run on; `reconnected` when it speaks again
 
 Where several causes are true at once: a success that is already recorded, then cancelled, then
 timed out, then failed, then lost.
@@ -138,7 +139,7 @@ def late(job: Job, task: Task, end: Exit, now: float) -> Changes:
     )
 
 
-def disconnected(job: Job, task: Task, now: float) -> Changes:
+def disconnected(job: Job, task: Task, now: float, grace_seconds: float) -> Changes:
     """Its worker is silent past the lease, and the job has no attempt left: it may run on."""
     event = NewEvent(
         job.id,
@@ -146,10 +147,26 @@ def disconnected(job: Job, task: Task, now: float) -> Changes:
         job.state,
         job.reason,
         now,
-        f"{task.worker_id} is silent; the task is given time to come back",
+        f"{task.worker_id} is silent; what it runs is given {grace_seconds:g} s to come back",
         task.id,
     )
-    update = TaskUpdate(task.id, task.state, {"phase": "disconnected"})
+    update = TaskUpdate(task.id, task.state, {"disconnected_since": now})
+    return Changes(task_updates=(update,), events=(event,))
+
+
+def reconnected(job: Job, task: Task, now: float) -> Changes:
+    """Its worker has spoken again and still has it."""
+    since = now if task.disconnected_since is None else task.disconnected_since
+    event = NewEvent(
+        job.id,
+        "reconnected",
+        job.state,
+        job.reason,
+        now,
+        f"{task.worker_id} is back after {max(0.0, now - since):.0f} s",
+        task.id,
+    )
+    update = TaskUpdate(task.id, task.state, {"disconnected_since": None})
     return Changes(task_updates=(update,), events=(event,))
 
 

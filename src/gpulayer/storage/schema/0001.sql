@@ -148,11 +148,10 @@ CREATE TABLE tasks (
     assigned_at REAL NOT NULL,
     started_at REAL,
     finished_at REAL,
-    lease_until REAL NOT NULL,
+    disconnected_since REAL,
     exit_code INTEGER,
     log_size INTEGER NOT NULL,
     log_complete INTEGER NOT NULL CHECK (log_complete = 0 OR log_complete = 1),
-    delivered INTEGER NOT NULL CHECK (delivered = 0 OR delivered = 1),
     CHECK ((finished_at IS NULL) = (state = 'assigned' OR state = 'running'))
 );
 CREATE INDEX tasks_of_job ON tasks (job_id, "index", attempt, rank);
