@@ -39,13 +39,16 @@ class Worker:
         plane: PlaneHost,
         physics: Physics,
         make_agent: Callable[..., Agent] = Agent,
+        plan: Callable[[Engine], Plan] | None = None,
     ) -> None:
+        """`plan` says what each process will do; by default that is drawn."""
         self.name = name
         self._engine = engine
         self._network = network
         self._plane = plane
         self._physics = physics
         self._make_agent = make_agent
+        self._plan = plan or draw_plan
         self._ids = EngineIds(engine)
         self.link: Link = network.link()
         self.clock = EngineClock(engine, rate=engine.rng.uniform(0.97, 1.03), base=500.0)
@@ -178,7 +181,7 @@ class Worker:
             "cores": float(assignment.spec["resources"]["cpu_cores"]),
             "gpus": tuple(assignment.gpus),
         }
-        plan, ask = draw_plan(self._engine), self._asker()
+        plan, ask = self._plan(self._engine), self._asker()
 
         def start(supervisor: Supervisor) -> None:
             supervisor.start(task, plan)
