@@ -47,7 +47,7 @@ class Worker:
         self.incarnation = registered.incarnation
         return registered
 
-    def acquire(self, park: float = FINISH_SECONDS) -> Future[Any]:
+    def acquire(self, park: float = 20.0) -> Future[Any]:
         self.calls += 1
         message = Acquire("w", self.incarnation, park, self.calls)
         return self.pool.submit(self.channel.acquire, message)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import pytest
 import gpulayer as gl
 from gpulayer.sdk import scratch
 from gpulayer.sdk.embedded import open_embedded
+from tests.support.faults import delete
 from tests.support.local_home import LocalHome
 from tests.support.programs import Programs
 
@@ -289,7 +289,7 @@ def test_a_deleted_folder_ends_the_plane_and_tells_who_waits(home: LocalHome) ->
         job = client.submit(["sleep", "1000"])
         client.call("GET", client.path(job.id, wait=30, until="started"))
         future = job.future()
-        shutil.rmtree(folder)
+        delete(folder)
         # Whichever notices first tells: the plane that ends, or the supervisor that ended the job.
         told = gl.StorageError | gl.UnreachableError | gl.JobCancelledError | gl.JobLostError
         assert isinstance(future.exception(30), told)

@@ -56,7 +56,7 @@ def test_what_is_accepted_is_done_and_the_rest_is_refused_by_name(
     (home.work / "go").touch()
     out, _ = in_flight.communicate(timeout=SECONDS)
     assert (in_flight.returncode, out) == (7, b"early\nlate\n")
-    assert home.processes() == ["agent", "plane", "supervisor"]
+    home.until(lambda: home.processes() == ["agent", "plane", "supervisor"])
     disk.empty()
     assert home.run("echo", "again", check=0).stdout == b"again\n"
     home.until(lambda: all(job["finished_at"] for job in home.jobs()))
@@ -95,7 +95,7 @@ def test_a_flood_that_fills_the_disk_ends_with_its_own_exit() -> None:
         flood = home.run("sh", "-c", "head -c 20000000 /dev/zero | tr '\\0' x; exit 3")
         assert flood.returncode == 3
         assert flood.stdout == b"x" * 20_000_000
-        assert home.processes() == ["agent", "plane", "supervisor"]
+        home.until(lambda: home.processes() == ["agent", "plane", "supervisor"])
         for path in [*(disk.path / "logs").rglob("*.seg"), *(disk.path / "tasks").glob("*.seg")]:
             path.write_bytes(b"")
         home.until(lambda: home.run("echo", "again").stdout == b"again\n")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import sqlite3
 import subprocess
@@ -15,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.faults import NEEDS_ROOT
+from tests.support.faults import NEEDS_ROOT, delete
 from tests.support.local_home import SECONDS, LocalHome
 from tests.support.supervisor import SupervisorHome, eventually
 
@@ -48,8 +47,7 @@ def is_refused(home: LocalHome, slug: str) -> None:
     refused = cli(home, "run", "--", "true")
     assert refused.returncode == 125
     assert refused.stderr.decode().startswith(f"error[{slug}]: ")
-    home.until(lambda: home.processes() == [])
-    assert home.strays() == []
+    home.until(lambda: home.strays() == [])
 
 
 @pytest.mark.parametrize(
@@ -197,7 +195,7 @@ def test_a_home_that_goes_takes_everybody_along(home: LocalHome, how: str) -> No
     client = home.popen("sh", "-c", "sleep 600 & setsid sleep 600 & wait")
     home.until_running(1)
     if how == "deleted":
-        shutil.rmtree(data(home))
+        delete(data(home))
     else:
         data(home).rename(home.folder / "moved")
     client.wait(SECONDS)
@@ -210,7 +208,7 @@ def test_sockets_that_are_swept_away_come_back(home: LocalHome) -> None:
         "sh", "-c", "while ! test -e go; do sleep 0.02; done; echo late", stdout=subprocess.PIPE
     )
     home.until_running(1)
-    shutil.rmtree(home.folder / "run")
+    delete(home.folder / "run")
     (home.folder / "run").mkdir(mode=0o700)
     assert home.run("echo", "well", check=0).stdout == b"well\n"
     (home.work / "go").touch()
@@ -225,7 +223,7 @@ def test_who_is_stopped_is_named_at_once_and_can_be_ended(home: LocalHome, kind:
     os.kill(pid, signal.SIGSTOP)
     began = time.monotonic()
     told = cli(home, "doctor")
-    assert time.monotonic() - began < 4
+    assert time.monotonic() - began < 15  # less than the silence that a client would bear
     assert f"kill -CONT {pid}" in told.stdout.decode()
     os.kill(pid, signal.SIGCONT)
     assert home.run("echo", "well", check=0).stdout == b"well\n"
@@ -243,7 +241,7 @@ def test_a_supervisor_listens_again_once_there_is_a_folder(tmp_path: Path) -> No
             return len(os.listdir(f"/proc/{process.pid}/fd"))
 
         before = descriptors()
-        shutil.rmtree(supervisor.runtime)
+        delete(supervisor.runtime)
         eventually(lambda: descriptors() < before)  # it has looked, and there was no folder
         (supervisor.runtime / "envelopes").mkdir(parents=True)
         eventually(lambda: os.path.exists(supervisor.socket))

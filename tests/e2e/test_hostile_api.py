@@ -45,7 +45,8 @@ WRONG: tuple[Any, ...] = (
 )
 REFUSALS = {501, 503, 507}
 """Statuses from 500 up that say no more than no: not built, handing over, disk."""
-QUICK_SECONDS = 1.0
+QUICK_SECONDS = 10.0
+"""What grows with the square of its input takes minutes; a busy machine takes a second or two."""
 
 
 class Door:
@@ -56,7 +57,7 @@ class Door:
 
     def open(self, data: bytes) -> socket.socket:
         sock = socket.socket(socket.AF_UNIX)
-        sock.settimeout(20)
+        sock.settimeout(60)
         sock.connect(self.path)
         sock.sendall(data)
         return sock
@@ -102,6 +103,11 @@ def door(home: LocalHome) -> Iterator[Door]:
     assert home.pid("plane") == plane
     assert "Traceback" not in home.last_words()
     assert home.run("echo", "well", check=0).stdout == b"well\n"
+
+
+def ids(home: LocalHome) -> list[str]:
+    """Which jobs there are. Some of them may be on their way to their end."""
+    return [job["id"] for job in home.jobs()]
 
 
 def bodies(home: LocalHome) -> dict[str, dict[str, Any]]:
@@ -197,11 +203,11 @@ def test_no_value_in_any_body_is_a_fault_of_the_plane(home: LocalHome, door: Doo
     ids=lambda body: body[:24].decode("latin-1"),
 )
 def test_what_is_no_request_is_refused(home: LocalHome, door: Door, body: bytes) -> None:
-    before = home.jobs()
+    before = ids(home)
     status, answer = door.ask("POST", "/v1/jobs", body)
     assert 400 <= status < 500
     assert json.loads(answer)["error"]["message"]
-    assert home.jobs() == before
+    assert ids(home) == before
 
 
 QUERIES = [
@@ -258,7 +264,7 @@ def test_what_is_not_there_is_not_found(door: Door, path: str) -> None:
 
 @pytest.mark.parametrize("method", ["DELETE", "PATCH", "OPTIONS", "TRACE", "HEAD", "PUT", "FOO"])
 def test_another_method_changes_nothing(home: LocalHome, door: Door, method: str) -> None:
-    before = home.jobs()
+    before = ids(home)
     for path in ("/v1/jobs", "/v1/stop", "/v1/gc", "/v1/jobs/last/cancel"):
         with door.open(
             f"{method} {path} HTTP/1.1\r\nHost: x\r\nX-HTTP-Method-Override: POST\r\n"
@@ -267,7 +273,7 @@ def test_another_method_changes_nothing(home: LocalHome, door: Door, method: str
             status = sock.recv(1 << 16).split(b" ", 2)[1]
         assert status in (b"200", b"400", b"404", b"405")
         assert status != b"200" or (method, path) == ("HEAD", "/v1/jobs")
-    assert home.jobs() == before
+    assert ids(home) == before
 
 
 LENGTHS = [
@@ -287,7 +293,7 @@ LENGTHS = [
 def test_a_length_of_two_meanings_gets_one_answer(
     home: LocalHome, door: Door, header: bytes
 ) -> None:
-    before = home.jobs()
+    before = ids(home)
     inner = b"POST /v1/stop HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}"
     request = b"POST /v1/plan HTTP/1.1\r\nHost: x\r\n" + header + b"\r\n\r\n{}" + inner
     with door.open(request) as sock:
@@ -298,7 +304,7 @@ def test_a_length_of_two_meanings_gets_one_answer(
     assert b"stopping" not in answers
     assert answers.count(b"HTTP/1.1 ") <= 2
     assert not answers or answers.split(b" ", 2)[1][:1] == b"4"
-    assert home.jobs() == before
+    assert ids(home) == before
 
 
 def test_an_artifact_is_its_digest(home: LocalHome, door: Door) -> None:

@@ -133,4 +133,4 @@ def test_a_result_that_the_job_forged(home: LocalHome, text: str, code: int) -> 
     assert cli(home, "wait", "last").returncode == code
     assert b"NaN" not in cli(home, "result", "last").stdout
     assert home.run("echo", "well", check=0).stdout == b"well\n"
-    assert home.processes() == ["agent", "plane", "supervisor"]
+    home.until(lambda: home.processes() == ["agent", "plane", "supervisor"])

@@ -67,8 +67,16 @@ def found_in(folder: Path) -> list[str]:
     return [
         str(path)
         for path in files
-        if any(mark in path.read_bytes() + os.fsencode(path.name) for mark in MARKS)
+        if any(mark in bytes_of(path) + os.fsencode(path.name) for mark in MARKS)
     ]
+
+
+def bytes_of(path: Path) -> bytes:
+    """None of a file that went meanwhile."""
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return b""
 
 
 def python(home: LocalHome, *words: str, **environ: str) -> Any:
@@ -94,7 +102,7 @@ def test_whatever_a_job_prints(home: LocalHome) -> None:
         assert out.count(b"[redacted:") >= 20
     assert python(home, "-m", "gpulayer", "submit", *SECRETS, "--", "true").returncode == 0
     home.until(lambda: all(job["finished_at"] for job in home.jobs()))
-    assert found_in(home.folder / "home") == []
+    home.until(lambda: found_in(home.folder / "home") == [])
     assert home.stop()
     assert found_in(home.folder / "home") == []
 
@@ -109,7 +117,7 @@ def test_what_a_function_returns_or_raises(home: LocalHome) -> None:
     hidden = b"{'[redacted:TOKEN]': [1, 'x[redacted:TOKEN]']}\n"
     assert told.stdout.startswith(hidden)
     assert b"ValueError('bad [redacted:TOKEN]')" in told.stdout
-    assert found_in(home.folder / "home") == []
+    home.until(lambda: found_in(home.folder / "home") == [])  # its workspace goes after its end
 
 
 def test_the_name_of_an_output(home: LocalHome) -> None:

@@ -43,6 +43,8 @@ WRONG: tuple[Any, ...] = (
     {},
     {"a": 1},
 )
+QUICK_SECONDS = 20.0
+"""Who waits for the others would wait for ever; a busy machine takes a second or two."""
 ROOM_KIB = 16 << 10
 """More than this is not flat. (CPython keeps some of what it once used.)"""
 
@@ -87,7 +89,7 @@ def memory_kib(home: SupervisorHome) -> int:
 
 def stranger(home: SupervisorHome) -> socket.socket:
     sock = socket.socket(socket.AF_UNIX)
-    sock.settimeout(10)
+    sock.settimeout(60)
     sock.connect(home.socket)
     return sock
 
@@ -250,7 +252,7 @@ def test_a_thousand_idle_clients(home: SupervisorHome, honest: frames.Connection
             sock.sendall(half[: number % 9])
         began = time.monotonic()
         assert home.run(honest, "echo", "well").said() == b"well\n"
-        assert time.monotonic() - began < 2
+        assert time.monotonic() - began < QUICK_SECONDS
 
 
 def test_a_client_that_asks_and_never_reads(
@@ -279,7 +281,7 @@ def test_a_watcher_that_never_reads_a_flood(
         for _ in range(5):
             began = time.monotonic()
             assert home.run(honest, "echo", "well").said() == b"well\n"
-            assert time.monotonic() - began < 2
+            assert time.monotonic() - began < QUICK_SECONDS
         assert memory_kib(home) - before < ROOM_KIB
         screen.say("kill")
         screen.leave()

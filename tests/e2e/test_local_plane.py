@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 import shlex
-import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
+from tests.support.faults import delete
 from tests.support.local_home import RUN, SECONDS, LocalHome, watched
 
 pytestmark = pytest.mark.e2e
@@ -28,7 +29,7 @@ def home() -> Iterator[LocalHome]:
 def test_the_first_command_starts_a_plane_and_runs(home: LocalHome) -> None:
     done = home.run("sh", "-c", "echo hello; echo oh >&2; exit 7")
     assert (done.stdout, done.stderr, done.returncode) == (b"hello\n", b"oh\n", 7)
-    assert home.processes() == ONE_OF_EACH
+    home.until(lambda: home.processes() == ONE_OF_EACH)
 
 
 def test_the_next_command_uses_the_same_plane(home: LocalHome) -> None:
@@ -46,7 +47,7 @@ def test_twenty_clients_at_once_on_nothing_make_one_plane(home: LocalHome) -> No
     for n, client in enumerate(clients):
         out, _ = client.communicate(timeout=SECONDS)
         assert (out, client.returncode) == (b"%d\n" % n, n)
-    assert home.processes() == ONE_OF_EACH
+    home.until(lambda: home.processes() == ONE_OF_EACH)  # who came too late leaves
     assert len(home.jobs()) == 20
 
 
@@ -71,8 +72,12 @@ def test_the_runtime_folder_is_private(home: LocalHome) -> None:
 
 def test_an_idle_plane_leaves_with_all_that_is_its_own() -> None:
     with LocalHome(GPULAYER_IDLE_SECONDS="0.5") as home:
-        home.run("true", check=0)
+        os.mkfifo(home.work / "go")
+        client = home.popen("sh", "-c", "read x < go")
+        home.until_running(1)
         with watched(home.pid("plane")) as plane, watched(home.pid("agent")) as agent:
+            (home.work / "go").write_text("on\n")
+            assert client.wait(SECONDS) == 0
             assert plane(SECONDS)
             assert agent(SECONDS)
         home.run("echo", "again", check=0)
@@ -80,22 +85,26 @@ def test_an_idle_plane_leaves_with_all_that_is_its_own() -> None:
 
 def test_a_plane_with_work_is_not_idle() -> None:
     with LocalHome(GPULAYER_IDLE_SECONDS="0.2") as home:
-        done = home.run("sleep", "2.5", check=0)
-        assert done.returncode == 0
-        assert len(home.jobs()) == 1
+        os.mkfifo(home.work / "go")
+        client = home.popen("sh", "-c", "touch up; sleep 2.5; touch slept; read x < go")
+        home.until((home.work / "up").exists)
+        with watched(home.pid("plane")) as gone:
+            home.until((home.work / "slept").exists)  # meanwhile nobody asks it anything
+            assert not gone(0)
+            (home.work / "go").write_text("on\n")
+            assert client.wait(SECONDS) == 0
 
 
 def test_all_leave_when_their_folder_is_deleted(home: LocalHome) -> None:
     running = home.popen("sleep", "100")
     home.until_running(1)
-    pids = [home.pid(kind) for kind in ONE_OF_EACH]
-    shutil.rmtree(home.places.home)
-    for pid in pids:
-        with watched(pid) as gone:
-            assert gone(SECONDS)
+    with ExitStack() as watching:
+        all_gone = [watching.enter_context(watched(home.pid(kind))) for kind in ONE_OF_EACH]
+        delete(Path(home.places.home))
+        assert all(gone(SECONDS) for gone in all_gone)
     assert running.wait(SECONDS) != 0
     assert not os.path.exists(home.places.home)
-    assert home.strays() == []
+    home.until(lambda: home.strays() == [])
 
 
 def test_a_job_never_starts_a_plane(home: LocalHome) -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import re
 import resource
-import shutil
 import signal
 
 import pytest
 
 from gpulayer.runtime import segments
 from gpulayer.runtime.sweep import sweep
+from tests.support.faults import delete
 from tests.support.supervisor import (
     Ended,
     Screen,
@@ -19,12 +19,13 @@ from tests.support.supervisor import (
     alive,
     eventually,
     kill_9,
+    mark,
     wait_dead,
 )
 
 pytestmark = pytest.mark.e2e
 
-MARK = "64.125"
+MARK, OTHER = mark("64.125"), mark("66.5")
 JOB = f"seq 3000; touch ran; setsid sleep {MARK} & env -i setsid sleep {MARK} & wait"
 QUICK = "seq 3000; touch ran; exit 7"
 SAID = b"".join(b"%d\n" % i for i in range(1, 3001))
@@ -52,7 +53,7 @@ def die_at(home, point, script):
     home.start(env={"GPULAYER_CRASH_AT": f"{point}={marker}"})
     agent = home.connect("agent")
     task = begin(home, agent, script)
-    assert home.process.wait(20) == -signal.SIGKILL
+    assert home.process.wait(60) == -signal.SIGKILL
     assert not marker.exists()
     home.process = None
     home.start()
@@ -191,7 +192,7 @@ def test_a_keeper_that_dies_after_its_record_changes_nothing(tmp_path):
 
 def test_a_keeper_killed_with_its_job_running_leaves_nothing_of_it_and_spares_others(home):
     agent = home.connect("agent")
-    other = begin(home, agent, "sleep 66.5; true")
+    other = begin(home, agent, f"sleep {OTHER}; true")
     screen = Screen(home, streams={"0": "terminal", "1": "terminal", "2": "terminal"})
     screen = Screen(
         home, streams={"0": "terminal", "1": "terminal", "2": "terminal"}, mode="terminal"
@@ -201,7 +202,7 @@ def test_a_keeper_killed_with_its_job_running_leaves_nothing_of_it_and_spares_ot
     kill_9(parent_of(screen.event("started")["pid"]))
     assert screen.until_exited()["outcome"] == "lost"
     assert not alive(MARK)
-    assert alive("66.5")
+    assert alive(OTHER)
     agent.call("cancel", task_id=other["task_id"], mode="kill")
     home.follow(agent, other["task_id"])
 
@@ -247,11 +248,11 @@ def test_whoever_notices_may_sweep(home):
 
 def test_a_torn_record_is_cut_off(home):
     agent = home.connect("agent")
-    task = begin(home, agent, "seq 3000; sleep 67.5")
+    task = begin(home, agent, f"seq 3000; sleep {MARK}")
     while home.follow_once(agent, task["task_id"]) < len(SAID):
         pass
     home.kill()
-    eventually(lambda: not alive("67.5") or home.containment == "cgroup")
+    eventually(lambda: not alive(MARK) or home.containment == "cgroup")
     with open(home.home / "tasks" / (task["task_id"] + ".seg"), "ab") as file:
         file.write(segments.encode(segments.STDOUT, 0, 0, 0.0, b"never whole")[:-1])
     home.start()
@@ -263,7 +264,7 @@ def test_a_deleted_home_ends_tasks_and_supervisor(home):
     begin(home, agent, f"sleep {MARK}")
     agent.recv()
     pid = home.process.pid
-    shutil.rmtree(home.home)
+    delete(home.home)
     wait_dead(pid)
     assert not alive(MARK)
     assert not home.home.exists()
@@ -278,16 +279,16 @@ def test_a_swept_socket_comes_back(home):
 def test_a_second_supervisor_of_a_home_leaves_at_once(home):
     second = home.spawn()
     assert os.read(second.ready, 1) == b""
-    assert second.wait(20) == 0
+    assert second.wait(60) == 0
     home.connect().call("list")
 
 
 def test_a_supervisor_with_nothing_to_do_leaves(tmp_path):
-    with SupervisorHome(tmp_path, idle_seconds=0.1) as home:
+    with SupervisorHome(tmp_path, idle_seconds=2.0) as home:
         client = home.connect("agent")
         task = begin(home, client, "sleep 0.3")
         client.close()
-        assert home.process.wait(20) == 0
+        assert home.process.wait(60) == 0
         assert not os.path.exists(home.socket)
         home.start()
         agent = home.connect("agent")

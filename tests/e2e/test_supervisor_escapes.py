@@ -14,11 +14,11 @@ import sys
 
 import pytest
 
-from tests.support.supervisor import SupervisorHome, alive, eventually
+from tests.support.supervisor import SupervisorHome, alive, eventually, mark
 
 pytestmark = pytest.mark.e2e
 
-MARK = "65.875"
+MARK = mark("65.875")
 HOLD = f"echo ready; exec sleep {MARK}"
 SLEEP = f"os.execvp('sleep', ['sleep', '{MARK}'])"
 READY = "print('ready', flush=True)"
@@ -103,7 +103,8 @@ def test_nothing_survives(home, escape, end):
     )
     pid = agent.call("start", task=task)["pid"]
     home.follow_once(agent, task["task_id"])
-    eventually(lambda: alive(MARK))
+    if end != "timeout":  # whose time may be up before a busy machine has come so far
+        eventually(lambda: alive(MARK))
     if end == "cancel":
         agent.call("cancel", task_id=task["task_id"], mode="term", grace_seconds=0.05)
     elif end == "leader":

@@ -144,10 +144,8 @@ def test_three_ctrl_c_within_two_seconds_kill(home: LocalHome) -> None:
     with at(home, "sh", "-c", "trap '' INT; echo waiting; sleep 100; sleep 100") as person:
         person.sees("waiting")
         person.types(CTRL_C)
-        person.sees("^C")
-        person.types(CTRL_C)
-        person.sees("^C")
-        person.types(CTRL_C)
+        while person.shows("^C"):  # on a busy machine three may take longer than two seconds
+            person.types(CTRL_C)
         assert person.ends() == -signal.SIGKILL
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -57,6 +58,12 @@ def small_disk(path: Path, megabytes: int = 6) -> Iterator[SmallDisk]:
     finally:
         _check(libc.setns(outside, _NEW_MOUNTS))
         os.close(outside)
+
+
+def delete(folder: Path) -> None:
+    """Remove it while others work in it, who may add a file that a first look did not see."""
+    while os.path.lexists(folder):
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _write(fd: int, size: int) -> bool:

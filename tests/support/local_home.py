@@ -132,14 +132,28 @@ class LocalHome:
         return [kind for kind, _ in running(self.places)]
 
     def pid(self, kind: str) -> int:
-        return next(pid for found, pid in running(self.places) if found == kind)
+        """Of the one that there is, or that will be in a moment."""
+        found: list[int] = []
+
+        def there() -> bool:
+            found[:] = [pid for name, pid in running(self.places) if name == kind]
+            return bool(found)
+
+        self.until(there)
+        return found[0]
 
     def kill(self, kind: str) -> None:
-        """SIGKILL, and wait until it is gone."""
-        pid = self.pid(kind)
-        with watched(pid) as gone:
-            os.kill(pid, signal.SIGKILL)
-            assert gone(SECONDS)
+        """SIGKILL, and wait until it is gone. One that leaves by itself in that moment, as the
+        loser of a lock does, is not the one that was meant."""
+        while True:
+            pid = self.pid(kind)
+            try:
+                with watched(pid) as gone:
+                    os.kill(pid, signal.SIGKILL)
+                    assert gone(SECONDS)
+                    return
+            except ProcessLookupError:
+                continue
 
     def strays(self) -> list[int]:
         """Processes that carry the home in their environment or arguments, ours and jobs'."""

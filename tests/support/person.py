@@ -16,7 +16,7 @@ from types import TracebackType
 from gpulayer.clock import SystemClock
 from gpulayer.sdk.waiting import look_again
 
-SECONDS = 30.0
+SECONDS = 60.0
 
 
 class Person:
@@ -65,12 +65,18 @@ class Person:
 
     def sees(self, text: str) -> bytes:
         """Wait until `text` is on the screen, after what was seen before; what came until it."""
+        begin = self._seen
+        assert self.shows(text), f"{text!r} never came"
+        return self.screen[begin : self._seen]
+
+    def shows(self, text: str) -> bool:
+        """As `sees`; no where the command ends before."""
         wanted = text.encode()
         while wanted not in self.screen[self._seen :]:
-            assert self._read(SECONDS), f"{text!r} never came"
-        at = self.screen.index(wanted, self._seen) + len(wanted)
-        came, self._seen = self.screen[self._seen : at], at
-        return came
+            if not self._read(SECONDS):
+                return False
+        self._seen = self.screen.index(wanted, self._seen) + len(wanted)
+        return True
 
     def resizes(self, rows: int, cols: int) -> None:
         fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("4H", rows, cols, 0, 0))

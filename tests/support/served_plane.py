@@ -23,7 +23,7 @@ from gpulayer.control_plane.wakeups import Wakeups
 from gpulayer.storage.logs import LogFolder
 from gpulayer.storage.store import Store
 
-FINISH_SECONDS = 20.0
+FINISH_SECONDS = 60.0
 
 
 class Host:

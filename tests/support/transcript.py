@@ -128,7 +128,7 @@ def settled(text: str, home: LocalHome) -> str:
         (rf"(?<![\w.-]){host}(?![\w.-])", "HOST"),
         (ID.pattern, _id),
         (r"\b\d{2}:\d{2}:\d{2}\b", "HH:MM:SS"),
-        (r"\b\d+\.\d s\b", "N.N s"),
+        (r"\b\d+(\.\d)? s\b", "N.N s"),
         (r"\b\d+ of \d+\b", "N of N"),
         (r"\b\d+ in all", "N in all"),
         (r"\b\d+(\.\d+)? [kMG]?B\b", "N GB"),

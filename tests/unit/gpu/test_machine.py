@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 from gpulayer.gpu.machine import Machine, Programs, run_program
+from tests.support.supervisor import eventually
 
 
 def test_a_program_that_ends_gives_its_code_and_both_streams() -> None:
@@ -17,11 +18,11 @@ def test_a_program_that_ends_gives_its_code_and_both_streams() -> None:
 def test_a_program_that_hangs_is_ended_with_all_that_it_started(tmp_path: Path) -> None:
     note = tmp_path / "pids"
     script = 'sleep 300 & echo $$ $! > "$1"; wait'
-    ended = run_program(["/bin/sh", "-c", script, "sh", str(note)], 0.5)
+    ended = run_program(["/bin/sh", "-c", script, "sh", str(note)], 2)
     assert (ended.code, ended.problem) == (None, "timeout")
     pids = note.read_text().split()
     assert len(pids) == 2
-    assert not [pid for pid in pids if _runs(pid)]
+    eventually(lambda: not [pid for pid in pids if _runs(pid)])
 
 
 def test_a_program_that_cannot_be_killed_is_not_started_again() -> None:

@@ -13,7 +13,7 @@ from gpulayer.runtime.mounts import _slow_points
 
 @pytest.fixture
 def sleeper():
-    process = subprocess.Popen(["sleep", "68.5"], env={"MARK": "m1"})
+    process = subprocess.Popen(["sleep", "68.5"], env={"MARK": f"m{os.getpid()}"})
     yield process
     process.kill()
     process.wait()
@@ -29,7 +29,7 @@ def test_a_leaf_holds_what_enters_and_is_empty_after_the_kill(sleeper):
         assert leaf.is_populated()
         assert leaf.pids() == [sleeper.pid]
         assert cgroup.end_leaves(parent) == 1
-        assert sleeper.wait(10) == -9
+        assert sleeper.wait(60) == -9
         assert not os.path.exists(leaf.path)
         assert cgroup.end_leaves(parent) == 0
     finally:
@@ -53,11 +53,12 @@ def test_folders_that_dead_homes_left_are_removed_and_a_living_home_makes_its_ow
 
 
 def test_what_carries_the_marker_is_found_and_ended(sleeper):
-    assert processes.marked(b"MARK=m1") == [sleeper.pid]
+    marker = b"MARK=m%d" % os.getpid()
+    assert processes.marked(marker) == [sleeper.pid]
     assert processes.marked(b"MARK=m") == []
-    assert processes.end_marked(b"MARK=m1") == 1
-    assert sleeper.wait(10) == -9
-    assert processes.end_marked(b"MARK=m1") == 0
+    assert processes.end_marked(marker) == 1
+    assert sleeper.wait(60) == -9
+    assert processes.end_marked(marker) == 0
 
 
 def test_descendants_are_found_below_those_that_are_left_out(sleeper):

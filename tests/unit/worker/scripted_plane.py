@@ -23,7 +23,7 @@ from gpulayer.contracts.messages import (
     ReportReply,
 )
 
-WAIT = 20.0
+WAIT = 60.0
 
 
 @dataclass
