@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 from hypothesis import HealthCheck, settings
+
+from tests.support.postgres import PostgresServer
 
 settings.register_profile(
     "suite",
@@ -18,3 +22,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--update", action="store_true", help="Write the golden texts again; read the difference."
     )
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    """A PostgreSQL server for all tests of this process; see `tests.support.postgres`."""
+    server = PostgresServer()
+    try:
+        yield server
+    finally:
+        server.close()

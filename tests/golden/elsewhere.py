@@ -12,6 +12,10 @@ ELSEWHERE = {
         "unit/cli/test_rare_messages.py",
     ),
     "too-large": ("its limits are megabytes", "unit/runtime/test_function_runner.py"),
+    "database-unreachable": (
+        "needs a PostgreSQL server that is away",
+        "store/test_postgres_server.py",
+    ),
     "envelope-lost": ("needs a supervisor killed at one moment", "e2e/test_supervisor.py"),
     "start-failed": (
         "needs a system that has no process left to give",

@@ -1,5 +1,5 @@
 """The store under test, once per engine. A new engine is one more line and passes every test
-here but those of `test_sqlite_*`."""
+here but those of `test_sqlite_*` and `test_postgres_*`."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from gpulayer.storage import Store
+from tests.support.postgres import PostgresServer
 
 ENGINES: dict[str, Callable[[Path], Store]] = {
     "sqlite": lambda folder: Store(folder / "db.sqlite"),
@@ -17,11 +18,20 @@ ENGINES: dict[str, Callable[[Path], Store]] = {
     "memory": lambda folder: Store(":memory:"),
     "memory-inline": lambda folder: Store(":memory:", inline=True),
 }
+POSTGRES: dict[str, Callable[[str], Store]] = {
+    "postgres": Store,
+    "postgres-power": lambda address: Store(address, durability="power"),
+    "postgres-inline": lambda address: Store(address, inline=True),
+}
 
 
-@pytest.fixture(params=sorted(ENGINES))
+@pytest.fixture(params=[*sorted(ENGINES), *sorted(POSTGRES)])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
-    opened = ENGINES[request.param](tmp_path)
+    if request.param in POSTGRES:
+        server: PostgresServer = request.getfixturevalue("postgres")
+        opened = POSTGRES[request.param](server.shared())
+    else:
+        opened = ENGINES[request.param](tmp_path)
     try:
         yield opened
         with opened.read() as reader:

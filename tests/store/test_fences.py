@@ -68,7 +68,7 @@ def test_the_end_of_a_block_is_synced_before_any_of_it_is_used(path: str):
 
     def look(point: str) -> None:
         if point == "commit":
-            (level,) = store._connection.execute("PRAGMA synchronous").fetchone()
+            (level,) = store._writing.execute("PRAGMA synchronous").fetchone()
             levels.append((level, store._commits._tx.meta("next_fence")))
 
     store = Store(path, inline=True, fault=look)

@@ -16,8 +16,8 @@ from gpulayer.contracts.records import Event, Job, Output, Result, Task, Worker
 from gpulayer.contracts.states import JOB_TRANSITIONS, TASK_TRANSITIONS
 from gpulayer.errors import StorageError
 from gpulayer.storage import Store, Tx
-from gpulayer.storage.migrations import migrate, schema_files
-from gpulayer.storage.sqlite import as_ours, lost_sync, open_writer
+from gpulayer.storage.migrations import schema_files
+from gpulayer.storage.sqlite import as_ours, lost_sync, migrate, open_writer
 from tests.support.records import a_job, apply, run_through, submission, submit
 
 
@@ -74,7 +74,7 @@ def test_the_law_in_the_file_is_the_law_of_the_contracts():
 @pytest.mark.parametrize(
     ("table", "record", "own"),
     [
-        ("jobs", Job, {"decision_id"}),
+        ("jobs", Job, {"decision_id", "session", "parent"}),
         ("tasks", Task, set()),
         ("workers", Worker, set()),
         ("events", Event, set()),
@@ -191,11 +191,11 @@ def test_a_full_disk_accepts_nothing_and_recovers_by_itself(path: str):
 
 def test_a_database_that_became_read_only_says_so(path: str):
     store = Store(path, inline=True)
-    store._connection.execute("PRAGMA query_only = 1")
+    store._writing.execute("PRAGMA query_only = 1")
     with pytest.raises(StorageError) as refused:
         apply(store, submission(a_job()))
     assert refused.value.code == "read-only"
-    store._connection.execute("PRAGMA query_only = 0")
+    store._writing.execute("PRAGMA query_only = 0")
     assert apply(store, submission(a_job()))
     store.close()
 

@@ -212,7 +212,7 @@ def test_a_durable_command_waits_for_the_disk_only_where_power_counts(
 
     def look(point: str) -> None:
         if point == "commit":
-            seen.append(store._connection.execute("PRAGMA synchronous").fetchone()[0])
+            seen.append(store._writing.execute("PRAGMA synchronous").fetchone()[0])
 
     store = Store(path, inline=True, durability=durability, fault=look)
     store.write(lambda tx: tx.set_meta("a", "b"), durable=True).result()

@@ -54,12 +54,12 @@ class Housekeeping:
     def _doomed(self, reader: Reader, now: float, older_than: float | None) -> list[JobId]:
         settings = self._ports.settings
         if older_than is not None:
-            return reader.ended_before(now - older_than, limit=-1)
+            return reader.ended_before(now - older_than, limit=None)
         counts = reader.counts()
         ended = sum(counts.get(state, 0) for state in TERMINAL_JOB_STATES)
         excess = max(0, ended - settings.history_jobs)
         too_many = reader.ended_before(float("inf"), limit=excess)
-        too_old = reader.ended_before(now - settings.history_seconds, limit=-1)
+        too_old = reader.ended_before(now - settings.history_seconds, limit=None)
         return list(dict.fromkeys([*too_many, *too_old]))
 
     def _delete(self, doomed: list[JobId]) -> None:

@@ -9,7 +9,10 @@
       jobs  tasks  workers  stream (events)  results  decisions     SQL by table family
       rows          record <-> row         fences, memo             what the writer keeps in memory
       |
-      sqlite        connections, pragmas, what an error means
+      engine        what the store needs of a database, and two that have it:
+        sqlite, sqlite_engine       connections, pragmas, what an error means
+        postgres, postgres_engine   the same of a server; postgres_turn: one writer over all planes
+      dialect       the few words in which their SQL differs
       migrations    schema/0001.sql, ... each applied once
       wal_bug       which SQLite this is, for `doctor`
 
@@ -24,7 +27,7 @@ What holds, and where it is enforced:
 - No fence is ever given twice (fences).
 
 It has no opinion on what should happen next, reads no clock, and holds no lock on the folder: that
-one process owns the file is the plane's lock.
+one process owns the SQLite file is the plane's lock.
 """
 
 from __future__ import annotations
@@ -39,7 +42,7 @@ __all__ = ["Reader", "Store", "Tx"]
 
 
 def __getattr__(name: str) -> Any:
-    # Late, so that a look at the package does not load sqlite3.
+    # Late, so that a look at the package does not load a database.
     if name == "Store":
         from gpulayer.storage.store import Store
 

@@ -46,7 +46,7 @@ _NEWEST = (
 _INSERT = (
     "INSERT INTO decisions"
     " (shape_id, outcome, body, inputs, first_at, last_at, first_job_id, last_job_id)"
-    " VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+    " VALUES (?, ?, ?, ?, ?, ?, ?, ?) RETURNING id"
 )
 _AGAIN = "UPDATE decisions SET count = count + 1, last_at = ?, last_job_id = ? WHERE id = ?"
 _POINT = "UPDATE jobs SET decision_id = ? WHERE id = ?"
@@ -127,8 +127,7 @@ class DecisionWrites(Writes):
         shape_id, job_id = decision.shape_id, decision.job_id
         outcome, body = decision.outcome.value, _body(decision)
         kept = None if inputs is None else to_json(inputs)
-        self._execute(_INSERT, (shape_id, outcome, body, kept, at, at, job_id, job_id))
-        decision_id = self._number("SELECT last_insert_rowid()")
+        decision_id = self._number(_INSERT, shape_id, outcome, body, kept, at, at, job_id, job_id)
         self._memo.decisions[shape_id, decision.outcome] = (decision_id, _essence(decision))
         if decision.outcome is Outcome.WAITING:
             self._execute(_PRUNE, (shape_id, KEPT))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from gpulayer.contracts.changes import JobUpdate
 from gpulayer.contracts.decision import Pending
@@ -10,7 +10,25 @@ from gpulayer.contracts.ids import EnvelopeId, JobId, ShapeId
 from gpulayer.contracts.records import Job
 from gpulayer.contracts.states import TERMINAL_JOB_STATES, JobState, Reason
 from gpulayer.storage.queries import Queries, Writes
-from gpulayer.storage.rows import FLAG, JSON, JSON_TUPLE, TEXT, Table, as_enum
+from gpulayer.storage.rows import (
+    FLAG,
+    JSON,
+    JSON_TUPLE,
+    NO_LIMIT,
+    TEXT,
+    Table,
+    as_enum,
+    plain_text,
+)
+
+
+def _of_origin(field: str) -> Callable[[Job], str | None]:
+    def take(job: Job) -> str | None:
+        value = job.origin.get(field)
+        return plain_text(value) if isinstance(value, str) else None
+
+    return take
+
 
 JOBS = Table(
     "jobs",
@@ -27,6 +45,7 @@ JOBS = Table(
         "origin": JSON,
     },
     given_by_store=("seq",),
+    derived={"session": _of_origin("session"), "parent": _of_origin("parent_job")},
 )
 
 RECENT = 10_000
@@ -92,9 +111,11 @@ class JobReads(Queries):
         after_seq: int | None = None,
     ) -> list[Job]:
         """Newest first. `after_seq` continues a listing behind the job of that `seq`."""
-        where, parameters = ["1"], list[object]()
+        where, parameters = ["seq > 0"], list[object]()
         if states is not None:
             wanted = frozenset(states)
+            if not wanted:
+                return []
             where.append(f"state IN ({', '.join('?' * len(wanted))})")
             parameters += sorted(state.value for state in wanted)
             if not any(state in TERMINAL_JOB_STATES for state in wanted):
@@ -106,11 +127,13 @@ class JobReads(Queries):
             where.append("seq < ?")
             parameters.append(after_seq)
         sql = f"{_SELECT} WHERE {' AND '.join(where)} ORDER BY seq DESC LIMIT ?"
-        rows = self._all(sql, *parameters, -1 if limit is None else limit)
+        rows = self._all(sql, *parameters, NO_LIMIT if limit is None else limit)
         return [JOBS.record(row) for row in rows]
 
     def jobs_by_prefix(self, prefix: str, limit: int = 2) -> list[Job]:
         """Jobs whose id begins so, newest first."""
+        if not _may_name(prefix):
+            return []
         rows = self._all(_BY_PREFIX, prefix, prefix + _ABOVE_ALL, limit)
         return [JOBS.record(row) for row in rows]
 
@@ -120,8 +143,10 @@ class JobReads(Queries):
         if selector == "last":
             if session is None:
                 return self.jobs(limit=1)
-            rows = self._all(_BY_SESSION, RECENT, session)
+            rows = self._all(_BY_SESSION, RECENT, plain_text(session))
             return [JOBS.record(row) for row in rows]
+        if not _may_name(selector):
+            return []
         exact = self.job(JobId(selector))
         if exact is not None:
             return [exact]
@@ -163,9 +188,11 @@ class JobReads(Queries):
         """Envelopes of jobs that have not ended."""
         return frozenset(row[0] for row in self._all(_ENVELOPES))
 
-    def ended_before(self, at: float, limit: int = 1000) -> list[JobId]:
+    def ended_before(self, at: float, limit: int | None = 1000) -> list[JobId]:
         """Jobs that ended before `at`, the oldest end first: what a collection may delete."""
-        return [JobId(row[0]) for row in self._all(_ENDED, at, limit)]
+        return [
+            JobId(row[0]) for row in self._all(_ENDED, at, NO_LIMIT if limit is None else limit)
+        ]
 
 
 class JobWrites(JobReads, Writes):
@@ -219,3 +246,8 @@ class JobWrites(JobReads, Writes):
 
 _GUARD = " WHERE id = ? AND state = ? AND version = ?"
 _ABOVE_ALL = "\U0010ffff"
+
+
+def _may_name(selector: str) -> bool:
+    """Whether a job could be called so: text with a NUL cannot even be asked for everywhere."""
+    return "\0" not in selector

@@ -6,7 +6,7 @@ from gpulayer.contracts.ids import Digest, JobId
 from gpulayer.contracts.records import Output, Result
 from gpulayer.contracts.states import JobState
 from gpulayer.storage.queries import Queries, Writes
-from gpulayer.storage.rows import FLAG, JSON, PATH, Table, as_enum
+from gpulayer.storage.rows import FLAG, JSON, PATH, Table, as_enum, plain_text
 
 RESULTS = Table("results", Result, codecs={"state": as_enum(JobState), "error": JSON})
 OUTPUTS = Table("outputs", Output, codecs={"path": PATH, "executable": FLAG})
@@ -41,7 +41,10 @@ class ResultReads(Queries):
 
     def ended_of_session(self, session: str, after: int, limit: int) -> list[tuple[int, JobId]]:
         """Ends of a session's jobs that are newer than the result numbered `after`, in order."""
-        return [(row[0], JobId(row[1])) for row in self._all(_ENDED_OF, after, session, limit)]
+        return [
+            (row[0], JobId(row[1]))
+            for row in self._all(_ENDED_OF, after, plain_text(session), limit)
+        ]
 
     def digests_in_use(self) -> frozenset[Digest]:
         """Artifacts that some job's output still names."""

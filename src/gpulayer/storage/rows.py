@@ -37,7 +37,9 @@ class Table(Generic[R]):
         *,
         codecs: Mapping[str, Codec],
         given_by_store: Iterable[str] = (),
+        derived: Mapping[str, Callable[[R], Any]] | None = None,
     ) -> None:
+        """`derived`: columns that repeat a part of the record, for an index; written once."""
         fields = [f.name for f in dataclasses.fields(record)]  # type: ignore[arg-type]
         self.name = name
         self._record = record
@@ -50,9 +52,11 @@ class Table(Generic[R]):
         written = [f for f in fields if f not in set(given_by_store)]
         self._values: Callable[[R], tuple[Any, ...]] = attrgetter(*written)
         self._encoders = tuple((written.index(field), c.encode) for field, c in codecs.items())
+        self._derived = tuple((derived or {}).values())
         self._updates: dict[tuple[str, ...], str] = {}
         self.columns = ", ".join(f'{name}."{f}"' for f in fields)
         """For `SELECT {columns} FROM ...`, in the order that `record` expects."""
+        written += derived or ()
         self.insert = (
             f"INSERT INTO {name} ({', '.join(map(_quoted, written))})"
             f" VALUES ({', '.join('?' * len(written))})"
@@ -73,6 +77,7 @@ class Table(Generic[R]):
             value = values[position]
             if value is not None:
                 values[position] = encode(value)
+        values += [derive(record) for derive in self._derived]
         return values
 
     def assignments(self, values: Mapping[str, Any]) -> tuple[str, list[Any]]:
@@ -89,7 +94,10 @@ class Table(Generic[R]):
 
 
 def plain_text(value: str) -> str:
-    """`value` with what UTF-8 cannot hold (bytes of a foreign file name) made visible."""
+    """`value` with what no text column can hold made visible: bytes that are not UTF-8 (of a
+    foreign file name), and NUL, which PostgreSQL refuses."""
+    if "\0" in value:
+        value = value.replace("\0", "\\x00")
     if value.isascii():
         return str(value)
     return value.encode("utf-8", "backslashreplace").decode("utf-8")
@@ -114,6 +122,9 @@ def _field_names(record: type) -> tuple[str, ...]:
 
 # ASCII only: surrogates (bytes of argv that are not UTF-8) survive as escapes.
 to_json: Callable[[Any], str] = json.JSONEncoder(separators=(",", ":"), default=_plain).encode
+
+NO_LIMIT = 2**63 - 1
+"""For a LIMIT: SQLite takes any negative number for it, PostgreSQL none."""
 
 JSON = Codec(to_json, json.loads)
 JSON_TUPLE = Codec(to_json, lambda text: tuple(json.loads(text)) if text != "[]" else ())

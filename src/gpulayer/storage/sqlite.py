@@ -13,15 +13,16 @@ import errno
 import os
 import shlex
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from urllib.parse import quote
 
 from gpulayer.errors import GPULayerError, StorageError, UsageError
+from gpulayer.storage.migrations import foreign, newer, schema_files, split
 
-Connection = sqlite3.Connection
 MEMORY = ":memory:"
 STATEMENTS_CACHED = 256
+APPLICATION_ID = 0x47504C59  # "GPLY": file(1) and we can tell the file from another program's
 SAFE_VERSIONS = ((3, 44, 6), (3, 50, 7), (3, 51, 3))
 """The first of each line without the WAL-reset bug; `doctor` names an older one."""
 
@@ -52,33 +53,39 @@ def open_reader(path: str) -> sqlite3.Connection:
         return _connect(f"file:{quote(os.fsencode(path))}?mode=ro")
 
 
-def close_writer(connection: sqlite3.Connection) -> None:
-    """Move the log into the file and close. Readers must be closed already."""
-    try:
-        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-    except sqlite3.Error:
-        pass  # the log stays beside the file and is read at the next open
-    connection.close()
+def migrate(
+    connection: sqlite3.Connection, path: str, scripts: Sequence[str] | None = None
+) -> None:
+    """Bring the file up to the newest schema, all of it in one transaction. Twice-safe.
+
+    `PRAGMA user_version` holds the number of the newest script. Raises StorageError
+    `newer-database` or `corrupt`, and then has written nothing.
+    """
+    scripts = schema_files() if scripts is None else scripts
+    with storage_errors(path):
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            version = _version(connection, path, len(scripts))
+            for script in scripts[version:]:
+                for statement in split(script):
+                    connection.execute(statement)
+            connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+            connection.execute(f"PRAGMA user_version = {len(scripts)}")
+            connection.execute("COMMIT")
+        finally:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
 
 
-def synchroniser(connection: sqlite3.Connection) -> Callable[[bool], None]:
-    """A function that says whether the next commits wait for the disk."""
-    waits = False
-
-    def wait(full: bool) -> None:
-        nonlocal waits
-        if full is not waits:
-            connection.execute(f"PRAGMA synchronous = {'FULL' if full else 'NORMAL'}")
-            waits = full
-
-    return wait
-
-
-def faults(connection: sqlite3.Connection) -> tuple[str, ...]:
-    """What a check of the whole file finds; nothing when it is sound. Costs by its size."""
-    found = [row[0] for row in connection.execute("PRAGMA quick_check(20)") if row[0] != "ok"]
-    orphans = connection.execute("PRAGMA foreign_key_check").fetchmany(20)
-    return (*found, *(f"{table}: a row without its {parent}" for table, _, parent, _ in orphans))
+def _version(connection: sqlite3.Connection, path: str, newest: int) -> int:
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    (owner,) = connection.execute("PRAGMA application_id").fetchone()
+    (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    if owner != APPLICATION_ID and (tables or version or owner):
+        raise foreign(path, "it does not carry GPUlayer's mark")
+    if version > newest:
+        raise newer(path, version, newest)
+    return int(version)
 
 
 def lost_sync(error: BaseException) -> bool:

@@ -7,13 +7,12 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, suppress
 from typing import Any, Literal, TypeVar
 
 from gpulayer.errors import UnreachableError
-from gpulayer.storage import sqlite
 from gpulayer.storage.commits import Command, Commits, Fault
-from gpulayer.storage.migrations import migrate
+from gpulayer.storage.engine import Engine, Reading
 from gpulayer.storage.tx import Reader, Tx
 from gpulayer.storage.writer import Writer
 
@@ -22,7 +21,8 @@ U = TypeVar("U")
 
 
 class Store:
-    """One SQLite file, or one database in memory. All methods may be called by any thread.
+    """One SQLite file, one in memory, or the PostgreSQL database of a `postgresql://` address. All
+    methods may be called by any thread.
 
     `durability` says what a command written with `durable=True` survives before it is answered:
     "process" the death of this process, "power" that of the machine. Fences survive both.
@@ -32,25 +32,21 @@ class Store:
 
     def __init__(
         self,
-        path: str | os.PathLike[str] = sqlite.MEMORY,
+        path: str | os.PathLike[str] = ":memory:",
         *,
         inline: bool = False,
         durability: Literal["process", "power"] = "process",
         fault: Fault | None = None,
     ) -> None:
         """Open or create it. Raises StorageError; then nothing was changed."""
-        self.path = os.fspath(path)
+        self._engine = _engine(os.fspath(path))
+        self.path = self._engine.where
         self._closed = False
         self._closing = threading.Lock()
-        self._idle_readers: deque[sqlite.Connection] = deque()
-        self._connection = sqlite.open_writer(self.path)
-        try:
-            migrate(self._connection, self.path)
-        except BaseException:
-            self._connection.close()
-            raise
+        self._idle_readers: deque[Reading] = deque()
+        self._writing = self._engine.open_writer()
         power = durability == "power"
-        self._commits = Commits(self._connection, self.path, power=power, fault=fault)
+        self._commits = Commits(self._engine, self._writing, power=power, fault=fault)
         self._writer = None if inline else Writer(self._commits)
 
     def write(self, run: Callable[[Tx], T], durable: bool = False) -> Future[T]:
@@ -74,24 +70,18 @@ class Store:
 
         (In memory there is one connection, so there it waits for the running batch.)
         """
-        if self.path == sqlite.MEMORY:
-            with self._commits.lock, sqlite.storage_errors(self.path):
-                if self._closed:
-                    raise _closed(self.path)
-                yield Reader(self._connection.execute)
-            return
-        connection = self._take_reader()
-        try:
-            with sqlite.storage_errors(self.path):
-                connection.execute("BEGIN")
-                yield Reader(connection.execute)
-        finally:
-            self._give_back(connection)
+        with self._commits.lock if self._engine.shares_connection else nullcontext():
+            reading = self._take_reader()
+            try:
+                with self._our_errors():
+                    yield Reader(reading.execute)
+            finally:
+                self._give_back(reading)
 
     def check(self) -> tuple[str, ...]:
         """Faults of the whole file, for `doctor`; nothing when it is sound."""
-        with self._commits.lock, sqlite.storage_errors(self.path):
-            return sqlite.faults(self._connection)
+        with self._commits.lock, self._our_errors():
+            return self._writing.faults()
 
     def close(self) -> None:
         """Commit what was written, move the log into the file, and let go of it. Twice-safe.
@@ -106,7 +96,7 @@ class Store:
             self._writer.close()
         while self._idle_readers:
             self._idle_readers.pop().close()
-        sqlite.close_writer(self._connection)
+        self._writing.close()
 
     def _write(self, *commands: Command) -> list[Future[Any]]:
         answers = [command.answer for command in commands]
@@ -121,22 +111,49 @@ class Store:
         self._commits.run(commands)
         return answers
 
-    def _take_reader(self) -> sqlite.Connection:
+    def _take_reader(self) -> Reading:
         if self._closed:
             raise _closed(self.path)
-        try:
-            return self._idle_readers.pop()
-        except IndexError:
-            return sqlite.open_reader(self.path)
+        with suppress(IndexError):
+            while True:
+                reading = self._idle_readers.pop()
+                try:
+                    reading.begin()
+                    return reading
+                except Exception:
+                    reading.close()  # it died while nobody used it
+        with self._our_errors():
+            reading = self._engine.open_reader()
+            reading.begin()
+        return reading
 
-    def _give_back(self, connection: sqlite.Connection) -> None:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
+    @contextmanager
+    def _our_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:
+            ours = self._engine.as_ours(error)
+            if ours is error:
+                raise
+            raise ours from error
+
+    def _give_back(self, reading: Reading) -> None:
+        reading.end()
         with self._closing:
-            if not self._closed:
-                self._idle_readers.append(connection)
+            if not self._closed and reading.is_usable:
+                self._idle_readers.append(reading)
                 return
-        connection.close()
+        reading.close()
+
+
+def _engine(path: str) -> Engine:
+    if path.startswith(("postgresql://", "postgres://")):
+        from gpulayer.storage.postgres_engine import PostgresDatabase
+
+        return PostgresDatabase(path)
+    from gpulayer.storage.sqlite_engine import SqliteFile
+
+    return SqliteFile(path)
 
 
 def _closed(path: str) -> UnreachableError:

@@ -6,7 +6,7 @@ from gpulayer.contracts.changes import NewEvent
 from gpulayer.contracts.ids import JobId
 from gpulayer.contracts.records import Event
 from gpulayer.storage.queries import Queries, Writes
-from gpulayer.storage.rows import JSON, TEXT, Table, plain_text, to_json
+from gpulayer.storage.rows import JSON, NO_LIMIT, TEXT, Table, plain_text, to_json
 
 EVENTS = Table(
     "events",
@@ -27,7 +27,7 @@ _INSERT = (
 class EventReads(Queries):
     def events(self, job_id: JobId, after: int = 0, limit: int | None = None) -> list[Event]:
         """Those with a `seq` above `after`, in order."""
-        rows = self._all(_AFTER, job_id, after, -1 if limit is None else limit)
+        rows = self._all(_AFTER, job_id, after, NO_LIMIT if limit is None else limit)
         return [EVENTS.record(row) for row in rows]
 
     def last_events(self, job_id: JobId, limit: int) -> list[Event]:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import sqlite3
-
 from gpulayer.contracts.changes import Changes
 from gpulayer.contracts.ids import Fence
-from gpulayer.errors import GPULayerError
 from gpulayer.storage.decisions import DecisionReads, DecisionWrites
+from gpulayer.storage.engine import RowRefused
 from gpulayer.storage.fences import Fences
 from gpulayer.storage.jobs import JobReads, JobWrites
 from gpulayer.storage.memo import Memo
@@ -36,9 +34,10 @@ class Reader(JobReads, TaskReads, WorkerReads, EventReads, ResultReads, Decision
 class Tx(JobWrites, TaskWrites, WorkerWrites, EventWrites, ResultWrites, DecisionWrites, Reader):
     """The one write transaction. Valid inside the function given to `Store.write`, nowhere else."""
 
-    def __init__(self, execute: Execute, memo: Memo, fences: Fences) -> None:
+    def __init__(self, execute: Execute, memo: Memo, fences: Fences, law: type[Exception]) -> None:
         super().__init__(execute, memo)
         self._fences = fences
+        self._law = law
 
     def apply(self, changes: Changes, *, seen: bool = False) -> bool:
         """Write all of it; or, when a guard no longer holds, nothing, and answer False.
@@ -61,7 +60,7 @@ class Tx(JobWrites, TaskWrites, WorkerWrites, EventWrites, ResultWrites, Decisio
                 self._insert_output(output)
             for event in changes.events:
                 self._insert_event(event)
-        except sqlite3.IntegrityError as error:
+        except self._law as error:
             raise self._refused(changes, error) from error
         return True
 
@@ -103,16 +102,13 @@ class Tx(JobWrites, TaskWrites, WorkerWrites, EventWrites, ResultWrites, Decisio
             states[job.job_id] = (str(job.values.get("state", job.expect)), job.version + 1)
         return True
 
-    def _refused(self, changes: Changes, error: sqlite3.IntegrityError) -> GPULayerError:
+    def _refused(self, changes: Changes, error: Exception) -> RowRefused:
         touched = [update.job_id for update in changes.job_updates]
         touched += [event.job_id for event in changes.events]
         touched += [job.id for job in changes.jobs]
         job_id = touched[0] if touched else None
-        story = self.last_events(job_id, 8) if job_id is not None else []
-        told = ", ".join(f"{event.seq} {event.kind} ({event.state})" for event in story)
-        return GPULayerError(
+        return RowRefused(
             "internal",
             f"The store refused a change of {job_id or 'its rows'}: {error}.",
-            why=f"its last events: {told}" if told else "",
             job_id=job_id,
         )

@@ -81,8 +81,8 @@ CREATE TABLE jobs (
     idempotency_key TEXT UNIQUE,
     request_digest TEXT,
     version INTEGER NOT NULL,
-    session TEXT GENERATED ALWAYS AS (json_extract(origin, '$.session')) VIRTUAL,
-    parent TEXT GENERATED ALWAYS AS (json_extract(origin, '$.parent_job')) VIRTUAL,
+    session TEXT,
+    parent TEXT,
     decision_id INTEGER REFERENCES decisions (id) ON DELETE SET NULL,
     CHECK ((finished_at IS NULL) = (state = 'queued' OR state = 'provisioning'
         OR state = 'scheduled' OR state = 'running'))
@@ -206,4 +206,26 @@ CREATE TABLE outputs (
     size INTEGER NOT NULL CHECK (size >= 0),
     executable INTEGER NOT NULL CHECK (executable = 0 OR executable = 1),
     PRIMARY KEY (job_id, "index", path)
+) WITHOUT ROWID;
+
+-- Several planes on one database. Each transaction that writes begins by adding one to the one row
+-- of `turn`, and so holds it until it ends: one writer at a time, whichever plane it is. `epoch` is
+-- that of the plane which schedules; a new one is one higher. (SQLite has one plane: unused there.)
+CREATE TABLE turn (
+    id INTEGER PRIMARY KEY CHECK (id = 0),
+    n INTEGER NOT NULL,
+    epoch INTEGER NOT NULL,
+    scheduler TEXT
+);
+INSERT INTO turn VALUES (0, 0, 0, NULL);
+CREATE TRIGGER turn_goes_on BEFORE UPDATE ON turn
+WHEN NEW.n < OLD.n OR NEW.epoch < OLD.epoch
+BEGIN SELECT RAISE(ABORT, 'turn and epoch never go back'); END;
+
+-- `n` of each plane's newest commit: tells one whose connection broke whether it was kept, and the
+-- others whether that plane is at work.
+CREATE TABLE planes (
+    id TEXT PRIMARY KEY,
+    home TEXT NOT NULL,
+    n INTEGER NOT NULL
 ) WITHOUT ROWID;
