@@ -12,6 +12,7 @@ import pytest
 
 from gpulayer.api.direct_channel import DirectChannel
 from gpulayer.api.endpoints import Far
+from gpulayer.api.server import BODY_BYTES
 from gpulayer.api.worker_channel import HttpChannel
 from gpulayer.contracts.capabilities import WorkerCapabilities
 from gpulayer.contracts.messages import (
@@ -24,7 +25,7 @@ from gpulayer.contracts.messages import (
     Report,
     TaskReport,
 )
-from gpulayer.errors import NotFoundError
+from gpulayer.errors import NotFoundError, RefusedError
 from gpulayer.worker.channel import WorkerChannel
 from tests.support.served_plane import FINISH_SECONDS, ServedPlane
 
@@ -137,6 +138,20 @@ def test_a_parked_acquire_hears_of_a_cancellation(plane: ServedPlane, worker: Wo
 def test_whoever_is_not_known_is_told_to_register(plane: ServedPlane, worker: Worker) -> None:
     assert worker.report().ok is False
     assert worker.acquire().result(FINISH_SECONDS).ok is False
+
+
+def test_a_report_past_the_limit_is_refused_by_name(plane: ServedPlane) -> None:
+    """Not a lost connection: that would be tried again for ever."""
+    plane.serve()
+    channel = HttpChannel.over(plane.socket)
+    worker = Worker(channel)
+    worker.register()
+    end = Exit("succeeded", "exited", value="x" * (BODY_BYTES + (8 << 20)))
+    with pytest.raises(RefusedError, match="64 MiB"):
+        worker.report(TaskReport("t1", 1, "exited", 1.0, end, 0))
+    assert worker.report().ok, "and the next one is not"
+    channel.close()
+    worker.pool.shutdown()
 
 
 def test_log_bytes_by_offset(plane: ServedPlane, worker: Worker) -> None:

@@ -31,6 +31,9 @@ IDENTITY = {"X-Gpulayer-Version": __version__, "X-Gpulayer-Wire": str(WIRE)}
 
 BODY_BYTES = 64 << 20
 """Largest request that is held in memory: a batch of jobs, a piece of log."""
+DRAINED_BYTES = 4 * BODY_BYTES
+"""What is read and dropped of a larger one, so that its sender hears the refusal: one that is still
+sending when the connection ends would hear of a lost connection."""
 
 BYTE_ROUTES = frozenset({"append_log"})
 FILE_ROUTES = frozenset({"put_artifact"})
@@ -75,9 +78,12 @@ class App:
         parts, size = [], 0
         async for chunk in request.stream():
             size += len(chunk)
-            if size > BODY_BYTES:
-                raise RefusedError("too-large", f"the request is past {BODY_BYTES >> 20} MiB")
-            parts.append(chunk)
+            if size <= BODY_BYTES:
+                parts.append(chunk)
+            elif size > DRAINED_BYTES:
+                break
+        if size > BODY_BYTES:
+            raise RefusedError("too-large", f"the request is past {BODY_BYTES >> 20} MiB")
         data = b"".join(parts)
         return data if route.name in BYTE_ROUTES else _parsed(data)
 

@@ -53,4 +53,5 @@ REASONS = {
     "retry": "An attempt ended and another one follows.",
     "retracted": "It was taken back from a worker before it began; no attempt was used.",
     "disk_full": "The disk was full.",
+    "report_refused": "It ended, and its end could not be recorded: too much, or malformed.",
 }

@@ -153,6 +153,8 @@ class Reason(StrEnum):
     RETRY = "retry"
     RETRACTED = "retracted"
     DISK_FULL = "disk_full"
+    REPORT_REFUSED = "report_refused"
+    """The plane would not take what the worker told of its end: too large, or malformed."""
 
 
 def may_move(before: JobState | TaskState, after: JobState | TaskState) -> bool:

@@ -6,6 +6,7 @@ threads and real sockets, the simulator on a virtual clock.
 
     session   the talk with the plane      slots     the tasks and their moves
     news      what a report says           log_tail  how one task's log travels
+    refusals  news that the plane will not take
 
 Every fact that no answer confirmed is sent again; every order may come twice.
 """
@@ -17,6 +18,7 @@ from typing import Any
 
 from gpulayer.contracts.messages import Acquired, Assignment, Cancel, Registered, ReportReply
 from gpulayer.worker import events as heard, instructions as say, news
+from gpulayer.worker.refusals import Refusals
 from gpulayer.worker.session import Session
 from gpulayer.worker.slots import Slot, Slots, assigned, attached
 
@@ -41,6 +43,7 @@ class Agent:
         self._session = Session(worker_id, name, nonce, target)
         self._capabilities = capabilities
         self._capabilities_told = True
+        self._refusals = Refusals()
         self._listed = False
         """A supervisor has said once what it has, so the inventory is whole."""
         self._supervised = False
@@ -88,6 +91,8 @@ class Agent:
                     return self._on_acquired(acquired, now)
             case heard.CallFailed(session) if session == current:
                 self._session_over(now)
+            case heard.ReportRefused(session, why) if session == current:
+                return self._on_refused(why, now)
             case heard.LogShipped(session, task_id, number, size) if session == current:
                 if (shipped := self.slots.get(task_id)) is not None:
                     shipped.log.plane_has(number, size)
@@ -146,6 +151,12 @@ class Agent:
         if reply.drop_envelopes:
             out.append(say.DropEnvelopes(tuple(reply.drop_envelopes)))
         return out
+
+    def _on_refused(self, why: str, now: float) -> list[say.Instruction]:
+        report = self._session.report
+        lost = self._refusals.heard(self.slots, report.tasks, why) if report is not None else None
+        self._session_over(now)
+        return [] if lost is None else self._gone(lost, now)
 
     def _on_acquired(self, reply: Acquired, now: float) -> list[say.Instruction]:
         if not reply.ok:
@@ -261,7 +272,10 @@ class Agent:
             out.append(session.begin(self._capabilities, inventory, now))
         if session.registered and session.report is None and now >= self._report_due():
             inventory = tuple(slot.line() for slot in self.slots)
-            lines = news.gather(self.slots, session.interval, now)
+            alone = self._refusals.alone
+            lines = news.gather(self.slots, session.interval, now, alone=alone)
+            if not lines:
+                self._refusals.none_due()
             changed = None if self._capabilities_told else self._capabilities
             self._capabilities_told = True
             out.append(session.say(inventory, lines, changed, now))

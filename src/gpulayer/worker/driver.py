@@ -21,7 +21,7 @@ from typing import Any, Protocol
 
 from gpulayer.clock import Clock
 from gpulayer.contracts.messages import Assignment, Exit
-from gpulayer.errors import GPULayerError, NotFoundError, RefusedError
+from gpulayer.errors import SLUGS, GPULayerError, NotFoundError, RefusedError
 from gpulayer.runtime import frames
 from gpulayer.worker import events as heard, instructions as say
 from gpulayer.worker.agent import Agent
@@ -181,7 +181,10 @@ class Driver:
         except Exception as error:  # whatever it is, the thread lives and the call is made again
             if not isinstance(error, OSError):
                 self._on_error(error)
-            self.post(heard.CallFailed(order.session))
+            if isinstance(order, say.SendReport) and _is_final(error):
+                self.post(heard.ReportRefused(order.session, str(error)))
+            else:
+                self.post(heard.CallFailed(order.session))
 
     def _ship(self, order: say.Ship) -> heard.LogShipped:
         size: int | None = None
@@ -298,6 +301,14 @@ class Driver:
                 continue
             self.post(heard.TaskCollected(order.task_id, ending))
             return
+
+
+def _is_final(error: Exception) -> bool:
+    """Whether the same report would be refused again, for what it says."""
+    if not isinstance(error, GPULayerError):
+        return False
+    slug = SLUGS.get(error.code)
+    return error.code == "internal" or (slug is not None and slug.status in (400, 413, 422))
 
 
 def _drain(queue: SimpleQueue[Any], call: Callable[[Any], None]) -> None:

@@ -65,6 +65,14 @@ class CallFailed:
 
 
 @dataclass(frozen=True, slots=True)
+class ReportRefused:
+    """The plane understood the report of this session and will never take it."""
+
+    session: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class TaskStarted:
     task_id: str
     run: int
@@ -131,6 +139,7 @@ Event = (
     | ReportAnswered
     | AcquireAnswered
     | CallFailed
+    | ReportRefused
     | TaskStarted
     | TaskRefused
     | LogRead

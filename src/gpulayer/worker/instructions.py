@@ -19,7 +19,7 @@ class SendRegister:
 
 @dataclass(frozen=True, slots=True)
 class SendReport:
-    """Answered by `ReportAnswered` or `CallFailed`. Never two at once."""
+    """Answered by `ReportAnswered`, `ReportRefused` or `CallFailed`. Never two at once."""
 
     session: int
     message: Report

@@ -32,15 +32,17 @@ def due(slots: Slots, again_after: float) -> float:
     return min(times)
 
 
-def gather(slots: Slots, again_after: float, now: float) -> tuple[TaskReport, ...]:
+def gather(
+    slots: Slots, again_after: float, now: float, *, alone: bool = False
+) -> tuple[TaskReport, ...]:
     """All that is to be said now, or as much of it as one report holds: what is left stays due.
-    Marks the ends in it as sent."""
+    `alone`: of one task only. Marks the ends in it as sent."""
     news: list[TaskReport] = []
     size = 0
     for slot in slots:
         if slot.silent:
             continue
-        if size > REPORT_BYTES:
+        if size > REPORT_BYTES or (alone and news):
             break
         if slot.ended and (slot.exit_sent is None or now >= slot.exit_sent + again_after):
             slot.exit_sent = now

@@ -79,6 +79,12 @@ class Desk:
     def lose_call(self) -> list[say.Instruction]:
         return self.hear(heard.CallFailed(self.newest(say.SendAcquire).session))
 
+    def refuse_report(self, why: str = "too large") -> list[say.Instruction]:
+        """And let the agent register again."""
+        fresh = self.hear(heard.ReportRefused(self.newest(say.SendReport).session, why))
+        fresh += self.pass_time(1.0)
+        return fresh + self.register()
+
     def report(self) -> Report:
         return self.newest(say.SendReport).message
 

@@ -9,6 +9,7 @@ import pytest
 from gpulayer.contracts.messages import Acquired, Cancel, Exit
 from gpulayer.worker import events as heard, instructions as say
 from gpulayer.worker.events import Attached
+from gpulayer.worker.refusals import TRIES
 from tests.unit.worker.agent_desk import CANCELLED, Desk, kinds, record
 
 
@@ -199,6 +200,47 @@ def test_an_end_that_was_not_recorded_is_told_again(desk: Desk) -> None:
     desk.pass_time(5.0)
     assert len(desk.all(say.SendReport)) == before + 1
     assert [news.task_id for news in desk.report().tasks] == [task_id]
+
+
+def test_news_that_is_refused_is_told_alone_and_at_last_replaced(desk: Desk) -> None:
+    bad, good = desk.running(job_id="bad"), desk.running(job_id="good")
+    desk.hear(heard.CallFailed(desk.newest(say.SendReport).session))
+    for task_id in (bad, good):
+        desk.ended(task_id)
+    desk.pass_time(1.0)
+    desk.register()
+    assert [news.task_id for news in desk.report().tasks] == [bad, good]
+    for _ in range(1 + TRIES):
+        desk.refuse_report("past 64 MiB")
+    (news,) = desk.report().tasks
+    assert news.exit is not None
+    assert (news.task_id, news.exit.outcome, news.exit.reason) == (bad, "failed", "report_refused")
+    assert "past 64 MiB" in news.exit.message
+    desk.answer_report()
+    assert [news.task_id for news in desk.report().tasks] == [good]
+
+
+def test_a_task_whose_every_end_is_refused_is_let_go(desk: Desk) -> None:
+    task_id = desk.running()
+    desk.ended(task_id)
+    for _ in range(2 * TRIES):
+        assert [news.task_id for news in desk.report().tasks] == [task_id]
+        desk.refuse_report()
+    assert desk.newest(say.Forget).task_id == task_id
+    assert desk.newest(say.SendRegister).message.inventory == ()
+
+
+def test_a_start_that_is_refused_is_left_to_the_end(desk: Desk) -> None:
+    task_id = desk.given()
+    desk.started(task_id)
+    desk.pass_time(0.1)
+    for _ in range(TRIES):
+        desk.refuse_report()
+    before = len(desk.all(say.SendReport))
+    desk.pass_time(1.0)
+    assert len(desk.all(say.SendReport)) == before
+    desk.ended(task_id)
+    assert desk.report().tasks[0].exit is not None
 
 
 def test_after_a_lost_session_the_plane_is_asked_what_it_has_of_a_log(desk: Desk) -> None:
