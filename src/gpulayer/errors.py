@@ -231,6 +231,8 @@ _TABLE: tuple[Slug, ...] = (
          "The bytes that arrived are not those that were announced. Send them again."),
     Slug("worker-not-found", NotFoundError, 3, 125, 404,
          "No worker has that id or name. `gpulayer workers` lists them."),
+    Slug("server-not-found", NotFoundError, 3, 125, 404,
+         "You have not logged in to a server of that name."),
     Slug("file-not-found", NotFoundError, 2, 125, 404,
          "The file does not exist or cannot be read."),
     Slug("topic-not-found", NotFoundError, 3, 125, 404,
@@ -307,6 +309,9 @@ _TABLE: tuple[Slug, ...] = (
     Slug("not-encrypted", RefusedError, 4, 125, 400,
          "Plain http is for this machine alone. Use the gl:// line that the server prints: "
          "it carries the certificate's fingerprint."),
+    Slug("token-unsafe", StorageError, 4, 125, 403,
+         "The file with the token is missing, belongs to somebody else, or can be read by others: "
+         "`chmod 600` it, or log in again."),
     Slug("plane-start-failed", UnreachableError, 5, 125, 503,
          "The local plane could not start. The message carries its own last words."),
     Slug("plane-held", RefusedError, 1, 125, 409,

@@ -29,6 +29,8 @@ ELSEWHERE = {
     "tls-untrusted": ("needs a server that is another one", "unit/api/test_endpoints.py"),
     "not-a-server": ("needs another program's port", "unit/api/test_endpoints.py"),
     "not-encrypted": ("needs another machine", "unit/api/test_endpoints.py"),
+    "server-not-found": ("needs a server to know", "unit/sdk/test_servers.py"),
+    "token-unsafe": ("needs a server to know", "unit/sdk/test_servers.py"),
     "disk-full": ("needs a full disk", "store/test_sqlite_file.py"),
     "disk-error": ("needs a failing disk", "store/test_sqlite_file.py"),
     "not-allowed": ("only an artifact that is a link gets it", "unit/cli/test_rare_messages.py"),

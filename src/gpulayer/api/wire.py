@@ -92,7 +92,7 @@ class Wire:
         if self._token is not None:
             sent["Authorization"] = f"Bearer {self._token()}"
         last: Exception | None = None
-        for _ in range(self._tries):
+        for left in reversed(range(self._tries)):
             if not isinstance(body, bytes | None):
                 body.seek(0)
             try:
@@ -107,12 +107,12 @@ class Wire:
                 self.close()
                 if self._abandoned:
                     break
-                if self._revive is not None:
+                if left and self._revive is not None:
                     self._revive()
                 continue
             if reply.status == 503:
                 self.close()
-                if self._revive is not None:
+                if left and self._revive is not None:
                     self._revive()
                 continue
             if reply.status >= 300:

@@ -7,13 +7,16 @@ import os
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from gpulayer.cli.session import Command, options
+from gpulayer.cli.session import Command, chosen, options
 from gpulayer.errors import NotFoundError, UsageError
-from gpulayer.sdk.describe import OPTIONS, spec_of
+from gpulayer.sdk.describe import ANYWHERE, OPTIONS, spec_of
+
+if TYPE_CHECKING:
+    from gpulayer.sdk.servers import Server
 
 STARTING = (
     "name", "gpus", "gpu_memory", "accelerator", "cpus", "memory", "disk", "profile", "python",
@@ -32,14 +35,26 @@ def starting_options(command: Command) -> Command:
     return options(*STARTING)(command)
 
 
-def spec_from(workload: Mapping[str, Any], flags: Mapping[str, Any]) -> dict[str, Any]:
-    """The job for a workload and the flags that were given."""
+def spec_from(
+    workload: Mapping[str, Any], flags: Mapping[str, Any], server: Server | None = None
+) -> dict[str, Any]:
+    """The job for a workload and the flags that were given, on its way to `server`."""
     said = {name: flags[name] for name in OPTIONS if name in flags}
-    said["on"] = flags["on"] or flags["target"]
+    said["on"] = _where(flags) or (ANYWHERE if server is not None else None)
     said["labels"] = dict(_pair(text, "--label") for text in flags["label"])
     said["env"] = _env(flags["env"], flags["env_file"])
     said["secrets"] = flags["secret"]
     return spec_of(workload, said)
+
+
+def server_for(flags: Mapping[str, Any]) -> Server | None:
+    """Where the job of these flags goes: `--on here` is this machine, whatever was chosen."""
+    return None if _where(flags) == "here" else chosen()
+
+
+def _where(flags: Mapping[str, Any]) -> str | None:
+    where: str | None = flags["on"] or flags["target"]
+    return where
 
 
 def function_workload(entrypoint: str, args: str | None, kwargs: str | None) -> dict[str, Any]:

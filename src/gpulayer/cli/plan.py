@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from gpulayer.cli import render
-from gpulayer.cli.flags import starting_options
-from gpulayer.cli.session import connect, options
+from gpulayer.cli.flags import server_for, starting_options
+from gpulayer.cli.session import connect_to, options
 from gpulayer.cli.submit import Described, described, line_of, words_of
 from gpulayer.cli.why import show_decision
+
+if TYPE_CHECKING:
+    from gpulayer.sdk.servers import Server
 
 
 @click.command("plan", cls=Described, context_settings={"allow_interspersed_args": False})
@@ -32,22 +35,21 @@ def command(
 
     Exit code 1: with these workers it never runs.
     """
-    spec = described(command, job_file, args, kwargs, flags)
-    return show(spec, words_of(spec), as_json, quiet)
+    server = server_for(flags)
+    spec = described(command, job_file, args, kwargs, flags, server)
+    return show(spec, words_of(spec), server, as_json, quiet)
 
 
-def show(spec: Mapping[str, Any], words: Sequence[str], as_json: bool, quiet: bool) -> int:
+def show(
+    spec: Mapping[str, Any],
+    words: Sequence[str],
+    server: Server | None,
+    as_json: bool,
+    quiet: bool,
+) -> int:
     """Print the plan. 0 when it could start now or later, 1 when never."""
-    from gpulayer.sdk import world
-    from gpulayer.sdk.origin import origin_of
-
-    seen = world.of_terminal(line_of(spec))
-    try:
-        origin = origin_of(seen, words)
-        decision = connect().call("POST", "/v1/plan", {"spec": spec, "origin": origin})
-    finally:
-        seen.close()
-    line = words if spec["workload"]["kind"] == "function" else seen.line
+    origin, facts = _from_here(spec, words) if server is None else _from_afar(words)
+    decision = connect_to(server).call("POST", "/v1/plan", {"spec": spec, "origin": origin})
     fits = [verdict["fit"] for verdict in decision["verdicts"]]
     never = decision["outcome"] == "unschedulable" or (bool(fits) and set(fits) == {"never"})
     if as_json:
@@ -56,11 +58,38 @@ def show(spec: Mapping[str, Any], words: Sequence[str], as_json: bool, quiet: bo
         render.data("never" if never else decision["outcome"])
     else:
         render.paragraph(_sentence(decision, never))
-        render.data(f"command: {render.plain(shlex.join(line))}")
-        render.data(f"folder:  {render.plain(seen.envelope['cwd'])}")
-        render.data(f"python:  {render.plain(seen.interpreter.say())}")
+        for name, value in facts:
+            render.data(f"{name + ':':<9}{render.plain(value)}")
         show_decision(decision)
     return int(never)
+
+
+Facts = list[tuple[str, str]]
+
+
+def _from_here(spec: Mapping[str, Any], words: Sequence[str]) -> tuple[dict[str, Any], Facts]:
+    """The origin, and what would run where, for people."""
+    from gpulayer.sdk import world
+    from gpulayer.sdk.origin import origin_of
+
+    seen = world.of_terminal(line_of(spec))
+    seen.close()
+    line = words if spec["workload"]["kind"] == "function" else seen.line
+    return origin_of(seen, words), [
+        ("command", shlex.join(line)),
+        ("folder", seen.envelope["cwd"]),
+        ("python", seen.interpreter.say()),
+    ]
+
+
+def _from_afar(words: Sequence[str]) -> tuple[dict[str, Any], Facts]:
+    from gpulayer.sdk.far import far_origin
+
+    return far_origin(words), [
+        ("command", shlex.join(words)),
+        ("folder", "a workspace of its own on the worker"),
+        ("python", "the worker's"),
+    ]
 
 
 def _sentence(decision: Mapping[str, Any], never: bool) -> str:

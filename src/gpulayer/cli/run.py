@@ -15,9 +15,9 @@ import click
 from gpulayer.api.paths import job_path
 from gpulayer.api.wire import Wire
 from gpulayer.cli import render, waiting
-from gpulayer.cli.flags import spec_from, starting_options
+from gpulayer.cli.flags import server_for, spec_from, starting_options
 from gpulayer.cli.outcome import explained, line
-from gpulayer.cli.session import connect, options
+from gpulayer.cli.session import connect_to, options
 from gpulayer.clock import SystemIds
 from gpulayer.errors import GPULayerError, UsageError
 from gpulayer.sdk import interrupts, world
@@ -50,18 +50,23 @@ def command(
         raise UsageError("usage", "nothing to run", hint="gpulayer run -- python train.py")
     if not detach:
         flags["on_unschedulable"] = flags["on_unschedulable"] or "fail"
-    spec = spec_from({"kind": "command", "command": words}, flags)
+    server = server_for(flags)
+    spec = spec_from({"kind": "command", "command": words}, flags, server)
     if dry_run:
         from gpulayer.cli.plan import show
 
-        return show(spec, words, as_json=False, quiet=quiet)
+        return show(spec, words, server, as_json=False, quiet=quiet)
     if detach:
         from gpulayer.cli.submit import queue
 
-        render.data(queue(spec, flags["idempotency_key"])["id"])
+        render.data(queue(spec, flags["idempotency_key"], server)["id"])
         return 0
     is_talking = sys.stderr.isatty() and not quiet
     with_stdin = flags["stdin"] != "none"
+    if server is not None:
+        from gpulayer.cli.far_run import attached as attached_afar
+
+        return attached_afar(server, spec, words, flags["idempotency_key"], is_talking, with_stdin)
     return attached(spec, words, flags["idempotency_key"], is_talking, with_stdin)
 
 
@@ -69,7 +74,7 @@ def attached(
     spec: dict[str, Any], words: list[str], key: str | None, is_talking: bool, with_stdin: bool
 ) -> int:
     """Submit, relay until the end, and end as the job did. 125 and up only for what is ours."""
-    wire = connect()
+    wire = connect_to(None)
     seen = world.of_terminal(words)
     spec["workload"]["command"] = seen.line
     with Attachment.open(Places.find(), seen, stdin=with_stdin) as attachment:
@@ -86,15 +91,25 @@ def attached(
             if job["note"]:
                 render.say(render.plain(job["note"]))
         attempts = int((spec.get("retry") or {}).get("max_attempts", 1))
-        with waiting.told_after(WAIT_SECONDS, job["id"] if is_talking else None):
+        with waiting.told_after(WAIT_SECONDS, wire, job["id"] if is_talking else None):
             report = attachment.relay(job["id"], attempts=attempts)
     if report.outcome != "left" and (is_talking or report.exit_code in OURS):
-        ended = wire.call("GET", job_path(job["id"], wait=5.0), park=5.0)
-        _tell_end(wire, ended, is_talking, by_key=report.signal in (signal.SIGINT, signal.SIGQUIT))
+        tell_end(wire, job["id"], report, is_talking)
     elif report.outcome != "left":
         _until_recorded(wire, job["id"])
     interrupts.end_as(report)
     return int(report.exit_code)
+
+
+def tell_end(wire: Wire, job_id: str, report: interrupts.ExitReport, is_talking: bool) -> None:
+    """One line on a terminal; where the end is neither the job's own nor a key's, the error."""
+    job = wire.call("GET", job_path(job_id, wait=5.0), park=5.0)
+    by_key = report.signal in (signal.SIGINT, signal.SIGQUIT)
+    if by_key or job["reason"] == "exited" or job["state"] in ("succeeded", "cancelled"):
+        if is_talking:
+            render.say(line(job))
+    elif job["finished_at"] is not None:
+        render.error(explained(wire, job))
 
 
 def _until_recorded(wire: Wire, job_id: str) -> None:
@@ -107,15 +122,6 @@ def _until_recorded(wire: Wire, job_id: str) -> None:
         wire.aside().call("GET", path, park=RECORD_SECONDS)
     except GPULayerError:
         pass
-
-
-def _tell_end(wire: Wire, job: dict[str, Any], is_talking: bool, *, by_key: bool) -> None:
-    """One line on a terminal; where the end is neither the job's own nor a key's, the error."""
-    if by_key or job["reason"] == "exited" or job["state"] in ("succeeded", "cancelled"):
-        if is_talking:
-            render.say(line(job))
-    elif job["finished_at"] is not None:
-        render.error(explained(wire, job))
 
 
 def _python(words: list[str], seen: world.World) -> str:

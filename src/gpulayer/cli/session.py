@@ -14,6 +14,7 @@ from gpulayer.sdk.describe import FUNCTION
 
 if TYPE_CHECKING:
     from gpulayer.api.wire import Wire
+    from gpulayer.sdk.servers import Server
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -33,9 +34,17 @@ class Asked:
 
 
 def connect() -> Wire:
-    """A connection to the caller's plane; the local one is started when there is none."""
-    from gpulayer.sdk.local import ensure_plane
+    """A connection to the plane that this terminal means."""
+    return connect_to(chosen())
+
+
+def connect_to(server: Server | None) -> Wire:
+    """A connection to `server`; None: to the local plane, which is started when there is none."""
     from gpulayer.sdk.places import Places
+
+    if server is not None:
+        return server.wire()
+    from gpulayer.sdk.local import ensure_plane
 
     places = Places.find()
     wire = ensure_plane(places)
@@ -44,6 +53,14 @@ def connect() -> Wire:
         if notice:
             render.say(f"note: {notice}")
     return wire
+
+
+def chosen() -> Server | None:
+    """The server that this terminal means; None: the local plane."""
+    from gpulayer.sdk import servers
+    from gpulayer.sdk.places import Places
+
+    return servers.chosen(Places.find().home)
 
 
 def options(*names: str) -> Callable[[Command], Command]:

@@ -6,16 +6,19 @@ import shlex
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from gpulayer.cli import render
-from gpulayer.cli.flags import function_workload, spec_from, starting_options
-from gpulayer.cli.session import connect, options
+from gpulayer.cli.flags import function_workload, server_for, spec_from, starting_options
+from gpulayer.cli.session import connect_to, options
 from gpulayer.cli.table import FLAGS
 from gpulayer.errors import NotFoundError, SpecError, UsageError
 from gpulayer.sdk.describe import FUNCTION
+
+if TYPE_CHECKING:
+    from gpulayer.sdk.servers import Server
 
 
 class Described(click.Command):
@@ -47,13 +50,14 @@ def command(
     **flags: Any,
 ) -> None:
     """Queue a command (after --), a function (module:function), or a job file (-f)."""
-    spec = described(command, job_file, args, kwargs, flags)
+    server = server_for(flags)
+    spec = described(command, job_file, args, kwargs, flags, server)
     if dry_run:
         from gpulayer.cli.plan import show
 
-        show(spec, words_of(spec), as_json, quiet)
+        show(spec, words_of(spec), server, as_json, quiet)
         return
-    job = queue(spec, flags["idempotency_key"])
+    job = queue(spec, flags["idempotency_key"], server)
     if as_json:
         render.json_document({"job": job})
         return
@@ -68,6 +72,7 @@ def described(
     args: str | None,
     kwargs: str | None,
     flags: Mapping[str, Any],
+    server: Server | None,
 ) -> dict[str, Any]:
     """The spec of whichever of the three forms was used."""
     if job_file is not None:
@@ -82,14 +87,14 @@ def described(
     if not command:
         raise UsageError("usage", "nothing to run", hint="gpulayer submit -- python train.py")
     if len(command) == 1 and FUNCTION.fullmatch(command[0]):
-        return spec_from(function_workload(command[0], args, kwargs), flags)
+        return spec_from(function_workload(command[0], args, kwargs), flags, server)
     if args is not None or kwargs is not None:
         raise UsageError(
             "usage",
             "--args and --kwargs belong to a function, module:function",
             hint="gpulayer submit --args '[7]' train:main",
         )
-    return spec_from({"kind": "command", "command": list(command)}, flags)
+    return spec_from({"kind": "command", "command": list(command)}, flags, server)
 
 
 def read_job_file(name: str) -> dict[str, Any]:
@@ -125,29 +130,39 @@ def line_of(spec: Mapping[str, Any]) -> list[str]:
     return ["python"] if spec["workload"]["kind"] == "function" else words_of(spec)
 
 
-def queue(spec: dict[str, Any], key: str | None = None) -> dict[str, Any]:
-    """Submit a detached job with the world of this terminal. The job as the plane knows it."""
+def queue(
+    spec: dict[str, Any], key: str | None = None, server: Server | None = None
+) -> dict[str, Any]:
+    """Submit a detached job: to `server`, or here with the world of this terminal. The job as its
+    plane knows it."""
     from gpulayer.clock import SystemIds
+
+    wire = connect_to(server)
+    body = {"spec": spec, "idempotency_key": key or SystemIds().token(26)}
+    if server is not None:
+        from gpulayer.sdk.far import far_origin
+
+        body["origin"] = far_origin(words_of(spec))
+    else:
+        body |= _from_here(spec)
+    job: dict[str, Any] = wire.call("POST", "/v1/jobs", body)
+    return job
+
+
+def _from_here(spec: Mapping[str, Any]) -> dict[str, Any]:
     from gpulayer.sdk import world
     from gpulayer.sdk.origin import origin_of
     from gpulayer.sdk.places import Places
 
-    wire = connect()
     seen = world.of_terminal(line_of(spec))
     try:
         origin = origin_of(seen, words_of(spec))
         if spec["workload"]["kind"] == "function":
             origin["function"] = {"sys_path": [seen.envelope["cwd"]]}
-        body = {
-            "spec": spec,
-            "origin": origin,
-            "envelope_id": world.register_envelope(Places.find(), seen, keep=True),
-            "idempotency_key": key or SystemIds().token(26),
-        }
-        job: dict[str, Any] = wire.call("POST", "/v1/jobs", body)
+        envelope = world.register_envelope(Places.find(), seen, keep=True)
+        return {"origin": origin, "envelope_id": envelope}
     finally:
         seen.close()
-    return job
 
 
 def _nothing_beside(job_file: str, flags: Mapping[str, Any]) -> None:

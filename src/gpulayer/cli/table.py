@@ -41,6 +41,7 @@ VERBS: tuple[Verb, ...] = (
     Verb("retry", "Act", "Submit a job again.", "retry"),
     Verb("get", "Act", "Fetch a job's files or an artifact.", "get"),
     Verb("put", "Act", "Store a file as an artifact.", "put"),
+    Verb("use", "Machines", "Choose the server that you mean.", "use"),
     Verb("stop", "Care", "End the local plane.", "stop"),
     Verb("gc", "Care", "Remove what no job needs.", "gc"),
     Verb("doctor", "Care", "Check this installation and list its processes.", "doctor"),

@@ -10,16 +10,15 @@ from gpulayer.api.paths import job_path
 from gpulayer.api.wire import Wire
 from gpulayer.cli import render
 from gpulayer.errors import GPULayerError
-from gpulayer.sdk.places import Places
 
 
 @contextmanager
-def told_after(seconds: float, job_id: str | None) -> Iterator[None]:
+def told_after(seconds: float, wire: Wire, job_id: str | None) -> Iterator[None]:
     """While inside: say why the job is still queued, once, after that time. None: say nothing."""
     if job_id is None:
         yield
         return
-    timer = threading.Timer(seconds, _tell, (job_id,))
+    timer = threading.Timer(seconds, _tell, (wire.aside(), job_id))
     timer.daemon = True
     timer.start()
     try:
@@ -28,9 +27,7 @@ def told_after(seconds: float, job_id: str | None) -> Iterator[None]:
         timer.cancel()
 
 
-def _tell(job_id: str) -> None:
-    """On a connection of its own: the other one belongs to another thread."""
-    wire = Wire(Places.find().plane_socket, tries=1)
+def _tell(wire: Wire, job_id: str) -> None:
     try:
         job = wire.call("GET", job_path(job_id))
     except GPULayerError:

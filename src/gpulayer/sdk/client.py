@@ -14,7 +14,7 @@ from gpulayer.api.paths import job_path
 from gpulayer.clock import SystemIds
 from gpulayer.errors import UsageError
 from gpulayer.sdk import log_lines
-from gpulayer.sdk.describe import spec_of
+from gpulayer.sdk.describe import ANYWHERE, spec_of
 from gpulayer.sdk.job import Job
 from gpulayer.sdk.values import require_portable
 from gpulayer.sdk.watcher import Watcher
@@ -56,7 +56,11 @@ class Submitter(Protocol):
 class Client:
     """Talks to one plane. Any number of threads may share one client; close it when done."""
 
-    def __init__(self, transport: Callable[[], Transport], submitter: Submitter) -> None:
+    def __init__(
+        self, transport: Callable[[], Transport], submitter: Submitter, *, is_far: bool = False
+    ) -> None:
+        self.is_far = is_far
+        """Whether its plane is a served one, so that jobs run in another world than this."""
         self._transport = transport
         self._submitter = submitter
         self._ids = SystemIds()
@@ -78,7 +82,11 @@ class Client:
 
     def submit(self, command: Sequence[str] | Mapping[str, Any], /, **options: Any) -> Job:
         """Queue a command (a list of words), or a workload or spec as a mapping."""
-        return self.submit_specs([_spec(command, options)])[0]
+        return self.submit_specs([_spec(command, self.placed(options))])[0]
+
+    def placed(self, options: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The options of a job with what `on` means here where it was not said."""
+        return {**options, "on": options.get("on") or ANYWHERE} if self.is_far else options
 
     def submit_specs(
         self, specs: Sequence[Mapping[str, Any]], *, origin: Mapping[str, Any] | None = None
@@ -126,7 +134,7 @@ class Client:
         """What would happen to the job, and why. Nothing is submitted."""
         self._wire()
         origin, _ = self._submitter.origin({})
-        body = {"spec": _spec(command, options), "origin": origin}
+        body = {"spec": _spec(command, self.placed(options)), "origin": origin}
         return dict(self.call("POST", "/v1/plan", body))
 
     def retry(self, job: Job) -> Job:

@@ -1,7 +1,8 @@
 """Which plane this process talks to.
 
-Nothing said: the caller's local plane, started when there is none, on the first use. Otherwise
-what the innermost open `connect(...)` block of the process says.
+What the innermost open `connect(...)` block of the process says; else the server of
+`GPULAYER_URL`, or the one that `gpulayer use` chose; else the caller's local plane, started when
+there is none, on the first use. `on="here"` is the local plane, whatever was chosen.
 """
 
 from __future__ import annotations
@@ -10,13 +11,15 @@ import os
 import threading
 from typing import TYPE_CHECKING, Any
 
-from gpulayer.errors import RefusedError
+from gpulayer.errors import UsageError
 
 if TYPE_CHECKING:
     from gpulayer.sdk.client import Client
+    from gpulayer.sdk.servers import Server
 
 _lock = threading.RLock()
 _default: Client | None = None
+_here: Client | None = None
 _open: list[Client] = []
 
 
@@ -53,33 +56,45 @@ def connect(
 ) -> Connection:
     """Choose a plane for this process.
 
+    `url` and `token`: that server; `url` may be the name of one that was logged in to.
     `embedded=True`: a plane inside this process, on the usual data folder; a path: on that
     folder; `":memory:"`: on none. Leaving it cancels the unfinished jobs that were submitted
-    through it. Without arguments: the local plane.
+    through it. Without arguments: what this process uses anyway.
     """
-    if url is not None or token is not None:
-        raise RefusedError(
-            "not-yet",
-            "this version cannot use a served plane",
-            why="it runs jobs on this machine",
-            hint="gl.connect()",
-        )
+    if url is not None:
+        if embedded is not False:
+            raise UsageError("usage", "a plane is embedded or at a url, not both")
+        return Connection(_far(_server(url, token)))
+    if token is not None:
+        raise UsageError("usage", "a token needs the url of its server")
     if embedded is not False:
         from gpulayer.sdk.embedded import open_embedded
 
         return Connection(open_embedded(None if embedded is True else os.fspath(embedded)))
-    return Connection(_local())
+    return Connection(_chosen())
 
 
-def current() -> Client:
-    """The client that this process uses now."""
-    global _default
+def current(on: str | None = None) -> Client:
+    """The client that this process uses now; with `on="here"` one of this machine's plane."""
+    global _default, _here
     with _lock:
-        if _open:
+        if _open and not (on == "here" and _open[-1].is_far):
             return _open[-1]
+        if on == "here":
+            if _here is None:
+                _here = _local()
+            return _here
         if _default is None:
-            _default = _local()
+            _default = _chosen()
         return _default
+
+
+def _chosen() -> Client:
+    from gpulayer.sdk.places import Places
+    from gpulayer.sdk.servers import chosen
+
+    server = chosen(Places.find().home)
+    return _local() if server is None else _far(server)
 
 
 def _local() -> Client:
@@ -88,15 +103,26 @@ def _local() -> Client:
     from gpulayer.sdk.origin import Submitter
     from gpulayer.sdk.places import Places
 
-    if os.environ.get("GPULAYER_URL"):
-        raise RefusedError(
-            "not-yet",
-            "this version cannot use a served plane",
-            where="GPULAYER_URL",
-            hint="unset GPULAYER_URL",
-        )
     places = Places.find()
     return Client(lambda: ensure_plane(places), Submitter(places))
+
+
+def _far(server: Server) -> Client:
+    from gpulayer.sdk.client import Client
+    from gpulayer.sdk.far import FarSubmitter
+
+    return Client(server.wire, FarSubmitter(), is_far=True)
+
+
+def _server(url: str, token: str | None) -> Server:
+    from gpulayer.sdk.places import Places
+    from gpulayer.sdk.servers import Servers, from_url
+
+    if "://" in url:
+        return from_url(url, token or "", "gl.connect")
+    if token is not None:
+        raise UsageError("usage", f"the server {url!r} has its token already")
+    return Servers(Places.find().home).get(url)
 
 
 def _renew_lock() -> None:

@@ -21,6 +21,9 @@ OPTIONS = (
 )  # fmt: skip
 """Every word that `run`, `submit`, `@gl.remote` and `gl.submit` understand about a job."""
 
+ANYWHERE = "any"
+"""What `on` means where a server is chosen and nothing is said; without a server it is `here`."""
+
 FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 """A word that names a function, `module:function`."""
 
@@ -110,15 +113,15 @@ def _resources(said: Mapping[str, Any]) -> dict[str, Any]:
 def _placement(said: Mapping[str, Any]) -> dict[str, Any]:
     where = said.get("on", "here")
     wanted: dict[str, Any] = {}
-    if where == "any":
-        wanted |= {"target": "remote", "fallback_targets": ["local"]}
-    elif where in ("remote", "cloud"):
+    if where in ("remote", "cloud"):
         wanted["target"] = where
-    elif "=" in where:
-        name, _, value = where.partition("=")
-        wanted["worker_labels"] = {name: value}
-    elif where not in ("here", "local"):
-        wanted["worker_ids"] = [where]
+    elif where not in ("here", "local"):  # wherever the plane has workers
+        wanted |= {"target": "remote", "fallback_targets": ["local"]}
+        if "=" in where:
+            name, _, value = where.partition("=")
+            wanted["worker_labels"] = {name: value}
+        elif where != ANYWHERE:
+            wanted["worker_ids"] = [where]
     for field in ("strategy", "on_unschedulable"):
         if field in said:
             wanted[field] = said[field]

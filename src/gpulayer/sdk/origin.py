@@ -32,7 +32,7 @@ def origin_of(seen: world.World, argv: Sequence[str] = ()) -> dict[str, Any]:
         "cwd": seen.envelope["cwd"],
         "interpreter": seen.interpreter.to_json(),
         "host": os.uname().nodename,
-        "user": _user(),
+        "user": user_name(),
         "tty": os.isatty(1),
     }
     if argv:
@@ -148,7 +148,7 @@ class Submitter:
         return True
 
 
-def _user() -> str:
+def user_name() -> str:
     try:
         return getpass.getuser()
     except (KeyError, OSError):

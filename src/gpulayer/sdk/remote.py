@@ -7,7 +7,7 @@ returns its value, `f.submit(x)` returns the job, `f.map(xs)` starts one job per
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
 from gpulayer.errors import GPULayerError
@@ -67,7 +67,8 @@ class RemoteFunction(Generic[P, R]):
 
     def spec(self, *args: P.args, **kwargs: P.kwargs) -> dict[str, Any]:
         """The job spec of one call, for `gl.plan` and `gl.submit`."""
-        return self._spec(args, kwargs, self._options)
+        client = current(self._options.get("on"))
+        return self._spec(args, kwargs, client.placed(self._options))
 
     def _submit(
         self,
@@ -78,12 +79,13 @@ class RemoteFunction(Generic[P, R]):
         options = self._options
         if fail_if_unschedulable and "on_unschedulable" not in options:
             options = {**options, "on_unschedulable": "fail"}
+        client: Client = current(options.get("on"))
+        options = dict(client.placed(options))
         specs = [self._spec(args, kwargs, options) for args, kwargs in calls]
-        client: Client = current()
         return client.submit_specs(specs, origin={"function": self._entrypoint.origin()})
 
     def _spec(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any], options: dict[str, Any]
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], options: Mapping[str, Any]
     ) -> dict[str, Any]:
         workload: dict[str, Any] = {"kind": "function", "entrypoint": self._entrypoint.name}
         require_portable(args, kwargs)

@@ -11,17 +11,17 @@ from gpulayer.sdk.job import Job
 
 def submit(work: Sequence[str] | Mapping[str, Any], /, **options: Any) -> Job:
     """Queue a command, workload or spec; see `Client.submit`."""
-    return current().submit(work, **options)
+    return current(options.get("on")).submit(work, **options)
 
 
 def run(command: Sequence[str], /, *, check: bool = False, **options: Any) -> Job:
     """Run a command to its end; see `Client.run`."""
-    return current().run(command, check=check, **options)
+    return current(options.get("on")).run(command, check=check, **options)
 
 
 def plan(work: Sequence[str] | Mapping[str, Any], /, **options: Any) -> dict[str, Any]:
     """What would happen, and why; see `Client.plan`."""
-    return current().plan(work, **options)
+    return current(options.get("on")).plan(work, **options)
 
 
 def job(selector: str) -> Job:

@@ -12,6 +12,7 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
 from gpulayer.errors import UnreachableError
+from gpulayer.sdk.away import asked_until_back
 
 if TYPE_CHECKING:
     from gpulayer.sdk.client import Client
@@ -38,7 +39,7 @@ class Watcher:
         self._thread: threading.Thread | None = None
         self._cursor: int | None = None
         """Number of the last end that was seen."""
-        self._is_open = True
+        self._closed = threading.Event()
 
     def expect(self, job_ids: Iterable[str], after: int) -> None:
         """Jobs that were just submitted; their ends have numbers above `after`."""
@@ -66,7 +67,7 @@ class Watcher:
 
     def close(self) -> None:
         """Stop; whoever still waits gets an error. The jobs go on."""
-        self._is_open = False
+        self._closed.set()
         with self._lock:
             self._lock.notify_all()
         self._fail(
@@ -84,7 +85,7 @@ class Watcher:
             self._thread.start()
 
     def _run(self) -> None:
-        while self._is_open:
+        while not self._closed.is_set():
             try:
                 ended = self._next()
             except Exception as error:
@@ -99,13 +100,21 @@ class Watcher:
                     return
 
     def _is_wanted(self) -> bool:
-        return bool(self._watched) or not self._is_open
+        return bool(self._watched) or self._closed.is_set()
 
     def _next(self) -> list[dict[str, Any]]:
         query = f"session={self._client.session}&after={self._cursor or 0}&wait={PARK_SECONDS}"
-        reply = self._client.call("GET", f"/v1/results?{query}", park=PARK_SECONDS)
+        reply = self._parked(f"/v1/results?{query}", PARK_SECONDS)
         self._cursor = reply["next"]
         return list(reply["jobs"])
+
+    def _parked(self, path: str, seconds: float) -> Any:
+        """A server may be away for a while without an end of anything. A local plane that is gone
+        is started by its client, and an error of that is one."""
+        client = self._client
+        if not client.is_far:
+            return client.call("GET", path, park=seconds)
+        return asked_until_back(lambda: client.call("GET", path, park=seconds), self._closed)
 
     def _came(self, found: dict[str, Any]) -> list[tuple[Job, Future[Any]]]:
         with self._lock:
@@ -136,7 +145,7 @@ class Watcher:
         """Whether that job has ended within these seconds, or cannot be asked for."""
         try:
             path = self._client.path(job.id, wait=seconds, until="finished")
-            found = self._client.call("GET", path, park=seconds)
+            found = self._parked(path, seconds)
         except Exception as error:
             future.set_exception(error)
             return True

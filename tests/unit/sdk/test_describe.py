@@ -10,6 +10,7 @@ from gpulayer.contracts.jobspec import validate_spec
 from gpulayer.errors import UsageError
 from gpulayer.sdk.describe import default_name, spec_of
 
+ANYWHERE = {"target": "remote", "fallback_targets": ["local"]}
 TRUE = {"kind": "command", "command": ["true"]}
 
 
@@ -37,9 +38,10 @@ def test_nothing_said_is_nothing_set() -> None:
         ),
         ({"memory": "64G"}, "resources", {"memory_gb": 64.0}),
         ({"memory": 64}, "resources", {"memory_gb": 64}),
-        ({"on": "any"}, "placement", {"target": "remote", "fallback_targets": ["local"]}),
-        ({"on": "pool=a100"}, "placement", {"worker_labels": {"pool": "a100"}}),
-        ({"on": "lab-a100"}, "placement", {"worker_ids": ["lab-a100"]}),
+        ({"on": "any"}, "placement", ANYWHERE),
+        ({"on": "remote"}, "placement", {"target": "remote"}),
+        ({"on": "pool=a100"}, "placement", {**ANYWHERE, "worker_labels": {"pool": "a100"}}),
+        ({"on": "lab-a100"}, "placement", {**ANYWHERE, "worker_ids": ["lab-a100"]}),
         ({"timeout": "2h"}, "timeout_seconds", 7200.0),
         ({"retries": 2}, "retry", {"max_attempts": 3, "retry_on": ["worker_lost", "failed"]}),
         ({"secrets": ["A"]}, "secrets", [{"name": "A", "source": "env", "key": "A"}]),
