@@ -12,12 +12,28 @@ from pathlib import Path
 
 import pytest
 
+from gpulayer.runtime import memory
+
 _NEW_MOUNTS = 0x00020000
 """CLONE_NEWNS of unshare(2)."""
 
 NEEDS_ROOT = pytest.mark.skipif(
     os.geteuid() != 0, reason="needs root: it mounts a file system or becomes another user"
 )
+
+
+@contextmanager
+def small_memory(megabytes: int) -> Iterator[Path]:
+    """A memory group with that limit, inside our own: the file of its processes, for whoever is to
+    be in it (cgroups(7))."""
+    folder = Path(memory.nearest()).with_name(f"gpulayer-test-{os.getpid()}")
+    folder.mkdir()
+    limits = [name for name in ("memory.limit_in_bytes", "memory.max") if (folder / name).exists()]
+    try:
+        (folder / limits[0]).write_text(str(megabytes << 20))
+        yield folder / "cgroup.procs"
+    finally:
+        folder.rmdir()
 
 
 class SmallDisk:

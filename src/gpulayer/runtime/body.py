@@ -20,7 +20,7 @@ import os
 import signal
 import time
 
-from gpulayer.runtime import exits, processes, spawn
+from gpulayer.runtime import exits, memory, processes, spawn
 from gpulayer.runtime.loop import PRIORITY, READ
 
 TYPE_CHECKING = False
@@ -65,9 +65,11 @@ class Body:
         self._settling: Timer | None = None
         self._killing = False
         self._is_empty = False
+        self._memory_kills = 0
 
     def start(self) -> None:
         """OSError where there is no room for one more process; all else is reported, later."""
+        self._memory_kills = memory.kills()
         if self._quick.suits(self._launch, self._leaf):
             try:
                 self.leader = self._quick.spawn(self._launch, self._leaf)
@@ -195,13 +197,11 @@ class Body:
         self._is_empty = True
         if self._settling is not None:
             self._settling.cancel()
-        out_of_memory = False
         if self._leaf is not None:
             self._loop.unwatch(self._leaf.events)
-            out_of_memory = self._leaf.out_of_memory()
-        self._report({"event": "empty", "exit": self._exit(out_of_memory)})
+        self._report({"event": "empty", "exit": self._exit()})
 
-    def _exit(self, out_of_memory: bool) -> dict[str, Any]:
+    def _exit(self) -> dict[str, Any]:
         assert self._status is not None
         status, usage, ended_at = self._status
         refused = self._refused
@@ -219,12 +219,18 @@ class Body:
             status,
             cause=self._cause,
             reason=self._reason,
-            out_of_memory=out_of_memory,
+            out_of_memory=exits.is_kill(status) and self._ran_out(),
             started_at=self._started_at if self._started_at is not None else ended_at,
             ended_at=ended_at,
             usage=usage,
             leftovers=self._leftovers,
         )
+
+    def _ran_out(self) -> bool:
+        """Whether the kernel says that memory was the reason."""
+        if self._leaf is not None and self._leaf.out_of_memory():
+            return True
+        return memory.kills() > self._memory_kills
 
 
 def _stay() -> None:

@@ -12,6 +12,8 @@ import os
 import select
 import signal
 
+from gpulayer.runtime import memory
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,11 +50,7 @@ class Leaf:
 
     def out_of_memory(self) -> bool:
         """Whether the kernel ended something inside for memory. False where nobody counts."""
-        events = _read(os.path.join(self.path, "memory.events"))
-        return any(
-            name == "oom_kill" and count != "0"
-            for name, _, count in (line.partition(" ") for line in events.splitlines())
-        )
+        return memory.counted(_read(os.path.join(self.path, "memory.events")).encode()) > 0
 
     def close(self) -> None:
         """Lets go of the box, and removes it if it is empty."""

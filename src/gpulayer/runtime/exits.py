@@ -46,7 +46,8 @@ def ended(
     usage: dict[str, Any],
     leftovers: int,
 ) -> dict[str, Any]:
-    """The record of a job that ran. `status` is that of wait(2); `reason` goes with `cause`."""
+    """The record of a job that ran. `status` is that of wait(2); `reason` goes with `cause`;
+    `out_of_memory` counts where `is_kill`."""
     code = os.WEXITSTATUS(status) if os.WIFEXITED(status) else None
     signum = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
     own_code = code if code is not None else 128 + (signum or 0)
@@ -55,13 +56,15 @@ def ended(
     elif cause == TIMEOUT:
         outcome, why, exit_code = "timed_out", "timeout", TIMED_OUT_CODE
         message = "ran past its timeout"
+    elif out_of_memory and is_kill(status):
+        outcome, why, exit_code = "failed", "out_of_memory", own_code
+        message = (
+            "it was killed while the kernel ended processes of its memory group for want of memory"
+        )
     elif code == 0:
         outcome, why, exit_code, message = "succeeded", "exited", 0, ""
     elif code is not None:
         outcome, why, exit_code, message = "failed", "exited", code, f"exit code {code}"
-    elif out_of_memory:
-        outcome, why, exit_code = "failed", "out_of_memory", own_code
-        message = "ended by the kernel: the job's memory limit was reached"
     else:
         outcome, why, exit_code = "failed", "killed", own_code
         message = f"ended by {signal_name(signum or 0)}"
@@ -77,6 +80,13 @@ def ended(
         "leftovers": leftovers,
         "message": message,
     }
+
+
+def is_kill(status: int) -> bool:
+    """Whether SIGKILL ended the job, or what its shell waited for."""
+    if os.WIFSIGNALED(status):
+        return os.WTERMSIG(status) == signals.SIGKILL
+    return os.WIFEXITED(status) and os.WEXITSTATUS(status) == 128 + signals.SIGKILL
 
 
 def refused(code: str, message: str, now: float) -> dict[str, Any]:

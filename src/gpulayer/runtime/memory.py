@@ -1,0 +1,82 @@
+"""How many processes the kernel has ended for want of memory, where it counts them.
+
+The nearest count is read: that of the memory group in which this process and its jobs are
+(`memory.events` of cgroup v2, `memory.oom_control` of v1), else that of the whole machine (vmstat).
+The group may hold others as well, so a count that grew while a job ran is evidence only about a
+job that SIGKILL ended, and that nobody here killed.
+"""
+
+from __future__ import annotations
+
+import os
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_fd = -1
+_LONGEST = 1 << 16
+
+
+def kills() -> int:
+    """The count now; 0 where there is none."""
+    global _fd
+    if _fd < 0 and (path := nearest()):
+        _fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    return counted(os.pread(_fd, _LONGEST, 0)) if _fd >= 0 else 0
+
+
+def counted(text: bytes) -> int:
+    """The number behind `oom_kill`, in any of the files that have it."""
+    for line in text.splitlines():
+        name, _, number = line.partition(b" ")
+        if name == b"oom_kill":
+            return int(number)
+    return 0
+
+
+def nearest() -> str:
+    """The file that counts; empty where there is none."""
+    return next((path for path in _places() if os.access(path, os.R_OK)), "")
+
+
+def _places() -> Iterator[str]:
+    """Files that may count, the nearest first."""
+    own = dict(_groups())
+    for kind, mount, options in _mounts():
+        if kind == "cgroup2":
+            yield from _upwards(mount, own.get("", ""), "memory.events")
+        elif kind == "cgroup" and "memory" in options.split(","):
+            yield from _upwards(mount, own.get("memory", ""), "memory.oom_control")
+    yield "/proc/vmstat"
+
+
+def _upwards(mount: str, group: str, name: str) -> Iterator[str]:
+    """In a container the mount may begin at the group itself, which has another name outside."""
+    while group:
+        yield mount + group + "/" + name
+        group = group.rpartition("/")[0]
+    yield mount + "/" + name
+
+
+def _groups() -> Iterator[tuple[str, str]]:
+    """(controller, path) of this process: cgroups(7), /proc/pid/cgroup."""
+    for line in _read("/proc/self/cgroup").splitlines():
+        _, names, path = line.split(":", 2)
+        for name in names.split(","):
+            yield name, path.rstrip("/")
+
+
+def _mounts() -> Iterator[tuple[str, str, str]]:
+    for line in _read("/proc/self/mounts").splitlines():
+        fields = line.split(" ")
+        if len(fields) > 3 and fields[2] in ("cgroup", "cgroup2"):
+            yield fields[2], fields[1].encode().decode("unicode_escape"), fields[3]
+
+
+def _read(path: str) -> str:
+    try:
+        with open(path) as file:
+            return file.read()
+    except OSError:
+        return ""
