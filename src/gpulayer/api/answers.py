@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gpulayer.clock import SystemClock
+from gpulayer.contracts.principals import LOCAL, Principal
 from gpulayer.control_plane.wakeups import Wakeups
 
 _LARGEST = (1 << 63) - 1
@@ -28,6 +29,10 @@ class Call:
     query: Mapping[str, str]
     body: Any = None
     """JSON value of a JSON route, bytes of a log route, a file's path of an upload."""
+    principal: Principal = LOCAL
+    """As whom it is made; what it may do was decided before."""
+    address: str = ""
+    """Where it came from."""
 
     def seconds(self, name: str, most: float) -> float:
         """A duration of the query, 0 when absent or malformed, at most `most`."""

@@ -14,9 +14,12 @@ from typing import Any, Protocol
 
 from gpulayer._version import __version__
 from gpulayer.api.answers import Call, Parked, Raw
+from gpulayer.api.guard import Guard
+from gpulayer.api.rights import Rights
 from gpulayer.artifacts.store import LocalArtifacts
 from gpulayer.contracts.fitting import fitted
 from gpulayer.contracts.messages import WIRE, Acquire, Register, Report
+from gpulayer.contracts.principals import Principal, Role
 from gpulayer.control_plane.plane import ControlPlane
 from gpulayer.control_plane.ports import then
 from gpulayer.control_plane.submission import Submission
@@ -36,6 +39,7 @@ _SUBMISSION = {
     "idempotency_key": "str | None",
     "envelope_id": "str | None",
 }
+_OF_THIS_MACHINE = frozenset({"attach_id", "cwd", "interpreter", "visible_gpus"})
 _BATCH = {"jobs": "tuple[Mapping[str, Any], ...]"}
 _CANCEL = {"mode": "str", "grace_seconds": "float"}
 _GC = {"dry_run": "bool", "older_than": "float | None"}
@@ -62,11 +66,12 @@ class Host(Protocol):
         """[{kind, pid, note}] of everything that belongs to this plane."""
 
 
-class Handlers:
+class Handlers(Rights):
     """The routes of one plane. Thread-safe."""
 
     def __init__(self, plane: ControlPlane, artifacts: LocalArtifacts, host: Host) -> None:
         self._plane = plane
+        self.guard = Guard(plane)
         self._artifacts = artifacts
         self._host = host
         self._disk = ThreadPoolExecutor(2, "gpulayer-disk")
@@ -89,13 +94,15 @@ class Handlers:
         }
 
     def submit(self, call: Call) -> Any:
-        jobs = self._plane.submit([_submission(call.body, call.body)])
+        jobs = self._plane.submit([_submission(call.body, call.body, call.principal)])
         return then(jobs, lambda accepted: self._plane.job(accepted[0].id))
 
     def submit_batch(self, call: Call) -> Any:
         wanted = fitted("a batch", call.body, _BATCH).get("jobs") or ()
         before = self._plane.last_end()
-        jobs = self._plane.submit([_submission(one, call.body) for one in wanted])
+        jobs = self._plane.submit(
+            [_submission(one, call.body, call.principal) for one in wanted]
+        )
         return then(
             jobs,
             lambda accepted: {
@@ -191,6 +198,7 @@ class Handlers:
             origin=body.get("origin"),
             envelope_id=body.get("envelope_id"),
             idempotency_key=body.get("idempotency_key"),
+            owner=call.principal.owner,
         )
         return then(job, lambda fresh: self._plane.job(fresh.id))
 
@@ -258,10 +266,16 @@ class Handlers:
         return self._host.takeover(fitted("a takeover", {"socket": "", **call.body}, _TAKEOVER))
 
     def register(self, call: Call) -> Any:
-        return then(self._plane.register(Register.from_json(call.body)), lambda r: r.to_json())
+        message = Register.from_json(call.body)
+        if call.principal.role is Role.WORKER:
+            message = dataclasses.replace(message, name=call.principal.name, target="remote")
+        return then(self._plane.register(message), lambda r: r.to_json())
 
     def report(self, call: Call) -> Any:
-        return then(self._plane.report(Report.from_json(call.body)), lambda r: r.to_json())
+        answer = self._plane.report(Report.from_json(call.body))
+        if self._plane.is_due(call.principal):
+            answer = then(answer, lambda reply: dataclasses.replace(reply, renew=True))
+        return then(answer, lambda reply: reply.to_json())
 
     def acquire(self, call: Call) -> Any:
         message = Acquire.from_json(call.body)
@@ -280,13 +294,21 @@ class Handlers:
         return then(size, lambda total: {"size": total})
 
 
-def _submission(body: Mapping[str, Any], shared: Mapping[str, Any]) -> Submission:
+def _submission(
+    body: Mapping[str, Any], shared: Mapping[str, Any], principal: Principal
+) -> Submission:
     if fitted("a submission", body, _SUBMISSION).get("spec") is None:
         raise UsageError("usage", "a submission needs a spec")
     fitted("a submission", shared, _SUBMISSION)
+    origin, envelope_id = shared.get("origin") or {}, shared.get("envelope_id")
+    if principal.role is not Role.LOCAL:
+        # Another machine's folder, interpreter and environment mean nothing on this one.
+        origin = {k: v for k, v in origin.items() if k not in _OF_THIS_MACHINE}
+        envelope_id = None
     return Submission(
         spec=body["spec"],
-        origin=shared.get("origin") or {},
+        origin=origin,
         idempotency_key=body.get("idempotency_key"),
-        envelope_id=shared.get("envelope_id"),
+        envelope_id=envelope_id,
+        owner=principal.owner,
     )

@@ -8,6 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+JSON_BYTES = 1 << 20
+BATCH_BYTES = 64 << 20
+"""Many jobs at once, a worker's report with the ends and logs of many, a piece of log."""
+
 
 @dataclass(frozen=True, slots=True)
 class Route:
@@ -16,31 +20,80 @@ class Route:
     method: str
     path: str
     about: str
+    action: str
+    """What it does, as `api.authorize` names it."""
+    object: str = ""
+    """On what: `job`, `task`, `worker`, `token` or `artifact` of the path, `speaker` (the worker
+    that the body names), or nothing in particular."""
     parks: bool = False
+    body_bytes: int = JSON_BYTES
+    """Most that a body may hold; 0: what the disk takes."""
 
 
+# fmt: off
 ROUTES: tuple[Route, ...] = (
-    Route("version", "GET", "/v1/version", "Who answers: version, wire, pid, kind, folder."),
-    Route("submit", "POST", "/v1/jobs", "Accept one job, once per idempotency key."),
-    Route("submit_batch", "POST", "/v1/jobs/batch", "Accept many jobs, all or none."),
-    Route("plan", "POST", "/v1/plan", "What would happen to a job; nothing is stored."),
-    Route("jobs", "GET", "/v1/jobs", "Jobs, newest first: live ones, or all."),
-    Route("results", "GET", "/v1/results", "Ends of a session's jobs, in order.", parks=True),
-    Route("job", "GET", "/v1/jobs/{selector}", "One job, now or once it has moved.", parks=True),
-    Route("events", "GET", "/v1/jobs/{selector}/events", "A job's story, numbered.", parks=True),
-    Route("decision", "GET", "/v1/jobs/{selector}/decision", "Why it is where it is."),
-    Route("logs", "GET", "/v1/jobs/{selector}/logs", "Framed log bytes by offset.", parks=True),
-    Route("cancel", "POST", "/v1/jobs/{selector}/cancel", "Ask for the end of a job."),
-    Route("retry", "POST", "/v1/jobs/{selector}/retry", "A new job like this one."),
-    Route("put_artifact", "PUT", "/v1/artifacts/sha256/{digest}", "Store bytes by digest."),
-    Route("get_artifact", "GET", "/v1/artifacts/sha256/{digest}", "Bytes of an artifact."),
-    Route("workers", "GET", "/v1/workers", "Workers, what they have and what they do."),
-    Route("doctor", "GET", "/v1/doctor", "The plane's own health."),
-    Route("gc", "POST", "/v1/gc", "Remove what no job needs."),
-    Route("stop", "POST", "/v1/stop", "End the plane, its agent and its supervisor."),
-    Route("takeover", "POST", "/v1/takeover", "Hand listener and lock to another process."),
-    Route("register", "POST", "/v1/worker/register", "A worker's first word."),
-    Route("report", "POST", "/v1/worker/report", "Heartbeat, starts and ends of tasks."),
-    Route("acquire", "POST", "/v1/worker/acquire", "Work for a worker.", parks=True),
-    Route("append_log", "PUT", "/v1/worker/tasks/{task}/log", "Log bytes at an offset."),
+    Route("version", "GET", "/v1/version", "Who answers: version, wire, pid, kind, folder.",
+          "plane.look"),
+    Route("submit", "POST", "/v1/jobs", "Accept one job, once per idempotency key.",
+          "job.submit"),
+    Route("submit_batch", "POST", "/v1/jobs/batch", "Accept many jobs, all or none.",
+          "job.submit", body_bytes=BATCH_BYTES),
+    Route("plan", "POST", "/v1/plan", "What would happen to a job; nothing is stored.",
+          "plane.look"),
+    Route("jobs", "GET", "/v1/jobs", "Jobs, newest first: live ones, or all.", "plane.look"),
+    Route("results", "GET", "/v1/results", "Ends of a session's jobs, in order.", "plane.look",
+          parks=True),
+    Route("job", "GET", "/v1/jobs/{selector}", "One job, now or once it has moved.",
+          "job.look", "job", parks=True),
+    Route("events", "GET", "/v1/jobs/{selector}/events", "A job's story, numbered.",
+          "job.look", "job", parks=True),
+    Route("decision", "GET", "/v1/jobs/{selector}/decision", "Why it is where it is.",
+          "job.look", "job"),
+    Route("logs", "GET", "/v1/jobs/{selector}/logs", "Framed log bytes by offset.",
+          "job.look", "job", parks=True),
+    Route("cancel", "POST", "/v1/jobs/{selector}/cancel", "Ask for the end of a job.",
+          "job.act", "job"),
+    Route("retry", "POST", "/v1/jobs/{selector}/retry", "A new job like this one.",
+          "job.act", "job"),
+    Route("put_artifact", "PUT", "/v1/artifacts/sha256/{digest}", "Store bytes by digest.",
+          "artifact.put", "artifact", body_bytes=0),
+    Route("get_artifact", "GET", "/v1/artifacts/sha256/{digest}", "Bytes of an artifact.",
+          "artifact.get", "artifact"),
+    Route("workers", "GET", "/v1/workers", "Workers, what they have and what they do.",
+          "plane.look"),
+    Route("drain", "POST", "/v1/workers/{worker}/drain", "Give it no new work.",
+          "worker.manage", "worker"),
+    Route("resume", "POST", "/v1/workers/{worker}/resume", "Give it work again.",
+          "worker.manage", "worker"),
+    Route("label", "POST", "/v1/workers/{worker}/label", "Grant it labels, or take some away.",
+          "worker.manage", "worker"),
+    Route("revoke_worker", "POST", "/v1/workers/{worker}/revoke",
+          "End its sessions at once; what it runs is lost.", "worker.revoke", "worker"),
+    Route("doctor", "GET", "/v1/doctor", "The plane's own health.", "plane.look"),
+    Route("gc", "POST", "/v1/gc", "Remove what no job needs.", "plane.gc"),
+    Route("stop", "POST", "/v1/stop", "End the plane, its agent and its supervisor.",
+          "plane.stop"),
+    Route("takeover", "POST", "/v1/takeover", "Hand listener and lock to another process.",
+          "plane.stop"),
+    Route("enrol", "POST", "/v1/enrol", "Trade a code for a credential of one's own.", "enrol"),
+    Route("renew", "POST", "/v1/worker/renew", "The session that follows this worker's.",
+          "worker.speak", "speaker"),
+    Route("invite", "POST", "/v1/invites", "A code with which somebody can enrol.",
+          "token.give"),
+    Route("tokens", "GET", "/v1/tokens", "Tokens, codes and sessions, without their secrets.",
+          "token.look"),
+    Route("mint", "POST", "/v1/tokens", "A person's token.", "token.give"),
+    Route("revoke", "DELETE", "/v1/tokens/{token}", "A token is no good from now on.",
+          "token.revoke", "token"),
+    Route("audit", "GET", "/v1/audit", "What was done with credentials, numbered.",
+          "token.give"),
+    Route("register", "POST", "/v1/worker/register", "A worker's first word.",
+          "worker.speak", "speaker", body_bytes=BATCH_BYTES),
+    Route("report", "POST", "/v1/worker/report", "Heartbeat, starts and ends of tasks.",
+          "worker.speak", "speaker", body_bytes=BATCH_BYTES),
+    Route("acquire", "POST", "/v1/worker/acquire", "Work for a worker.",
+          "worker.speak", "speaker", parks=True),
+    Route("append_log", "PUT", "/v1/worker/tasks/{task}/log", "Log bytes at an offset.",
+          "worker.log", "task", body_bytes=BATCH_BYTES),
 )
+# fmt: on

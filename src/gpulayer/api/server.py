@@ -6,6 +6,7 @@ fault of our own is answered as `internal` and written to the log with its trace
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import logging
 import os
@@ -21,6 +22,7 @@ from starlette.types import Receive, Scope, Send
 from gpulayer._version import __version__
 from gpulayer.api.answers import Call, Raw, settle
 from gpulayer.api.handlers import Handlers
+from gpulayer.api.listener import PRIVATE
 from gpulayer.api.routes import ROUTES, Route
 from gpulayer.contracts.messages import WIRE
 from gpulayer.errors import SLUGS, GPULayerError, RefusedError, UsageError
@@ -29,9 +31,7 @@ LOG = logging.getLogger("gpulayer.api")
 
 IDENTITY = {"X-Gpulayer-Version": __version__, "X-Gpulayer-Wire": str(WIRE)}
 
-BODY_BYTES = 64 << 20
-"""Largest request that is held in memory: a batch of jobs, a piece of log."""
-DRAINED_BYTES = 4 * BODY_BYTES
+DRAINED_BYTES = 256 << 20
 """What is read and dropped of a larger one, so that its sender hears the refusal: one that is still
 sending when the connection ends would hear of a lost connection."""
 
@@ -52,23 +52,41 @@ class App:
 
     def _route(self, route: Route) -> StarletteRoute:
         handler: Callable[[Call], Any] = getattr(self._handlers, route.name)
+        guard = self._handlers.guard
 
         async def endpoint(request: Request) -> Response:
+            is_closing = True
             try:
+                call = self._admitted(request, route)
                 body = await self._body(request, route)
-                call = Call(request.path_params, request.query_params, body)
-                answer = await settle(handler(call), self._handlers.wakeups)
-                return _respond(answer)
+                is_closing = False
+                call = dataclasses.replace(call, body=body)
+                if route.object == "speaker":  # the body says who
+                    guard.check(route, call)
+                answer = guard.held(call.principal, handler(call))
+                return _respond(await settle(answer, self._handlers.wakeups))
             except ClientDisconnect:
                 return Response(status_code=400)
             except GPULayerError as error:
-                return _refuse(error)
+                return _refuse(error, is_closing=is_closing)
             except Exception as error:
                 LOG.exception("%s failed", route.name)
                 fault = GPULayerError("internal", f"{type(error).__name__}: {error}")
                 return _refuse(fault)
 
         return StarletteRoute(route.path, endpoint, methods=[route.method])
+
+    def _admitted(self, request: Request, route: Route) -> Call:
+        """The call without its body, which is not read for who may not make it."""
+        is_private = request.scope.get("state", {}).get(PRIVATE) is True
+        guard = self._handlers.guard
+        principal = guard.admit(request.scope["headers"], route, is_private=is_private)
+        address = "" if request.client is None else request.client.host
+        nothing = None if route.method == "GET" else b""
+        call = Call(request.path_params, request.query_params, nothing, principal, address)
+        if route.object != "speaker":
+            guard.check(route, call)
+        return call
 
     async def _body(self, request: Request, route: Route) -> Any:
         if route.method == "GET":
@@ -78,12 +96,12 @@ class App:
         parts, size = [], 0
         async for chunk in request.stream():
             size += len(chunk)
-            if size <= BODY_BYTES:
+            if size <= route.body_bytes:
                 parts.append(chunk)
             elif size > DRAINED_BYTES:
                 break
-        if size > BODY_BYTES:
-            raise RefusedError("too-large", f"the request is past {BODY_BYTES >> 20} MiB")
+        if size > route.body_bytes:
+            raise RefusedError("too-large", f"the request is past {route.body_bytes >> 20} MiB")
         data = b"".join(parts)
         return data if route.name in BYTE_ROUTES else _parsed(data)
 
@@ -134,10 +152,12 @@ def _respond(answer: Any) -> Response:
     return Response(data, headers=IDENTITY, media_type="application/json")
 
 
-def _refuse(error: GPULayerError) -> Response:
+def _refuse(error: GPULayerError, *, is_closing: bool = False) -> Response:
+    """`is_closing`: the body was not read, and shall not be taken for another request."""
     slug = SLUGS.get(error.code, SLUGS["internal"])
     data = json.dumps({"error": error.to_json()}).encode()
-    return Response(data, slug.status, headers=IDENTITY, media_type="application/json")
+    headers = {**IDENTITY, "Connection": "close"} if is_closing else IDENTITY
+    return Response(data, slug.status, headers=headers, media_type="application/json")
 
 
 async def _no_such_path(scope: Scope, receive: Receive, send: Send) -> None:

@@ -178,6 +178,9 @@ class ReportReply(Message):
     assignments: tuple[Assignment, ...] = ()
     """What was placed in the room that the report made. An acquire brings them again where this
     reply is lost."""
+    renew: bool = False
+    """The worker's session should be renewed (`POST /v1/worker/renew`); the old one is good until
+    the new one is used."""
 
 
 @dataclass(frozen=True, slots=True)

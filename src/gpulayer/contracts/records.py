@@ -48,6 +48,8 @@ class Job:
     envelope_id: EnvelopeId | None = None
     origin: Mapping[str, Any] = field(default_factory=dict)
     """Who and where: folder, interpreter, terminal, session. Never environment values."""
+    owner: str = ""
+    """`Principal.owner` of who submitted it."""
     idempotency_key: str | None = None
     request_digest: str | None = None
     """Of the request that came with the key: the same key with another digest is a conflict."""

@@ -16,10 +16,13 @@ from gpulayer.contracts.messages import (
     Report,
     ReportReply,
 )
-from gpulayer.contracts.records import Job, Worker
+from gpulayer.contracts.principals import AuditEvent, Credential, Presented, Principal
+from gpulayer.contracts.records import Job, Task, Worker
 from gpulayer.contracts.states import Reason
+from gpulayer.control_plane.access import Access
 from gpulayer.control_plane.assignments import Assignments
 from gpulayer.control_plane.dispatch import Dispatcher, Pass
+from gpulayer.control_plane.enrolment import Enrolment, Enrolments, Grant
 from gpulayer.control_plane.envelopes import Envelopes
 from gpulayer.control_plane.foresight import Foresight
 from gpulayer.control_plane.housekeeping import Collected, Housekeeping
@@ -65,6 +68,8 @@ class ControlPlane:
         self._queries = Queries(ports, sessions, self._dispatcher)
         self._foresight = Foresight(ports, self._dispatcher)
         self._housekeeping = Housekeeping(ports)
+        self._access = Access(ports, sessions, dispatch)
+        self._enrolments = Enrolments(ports, self._access.changed)
 
     # --- clients: acting -------------------------------------------------------------------
 
@@ -145,6 +150,60 @@ class ControlPlane:
 
     def drain(self, selector: str, draining: bool = True) -> Future[Worker]:
         return self._registry.drain(WorkerId(self._queries.worker_id(selector)), draining)
+
+    def label(self, selector: str, labels: Mapping[str, str | None]) -> Future[Worker]:
+        return self._registry.label(WorkerId(self._queries.worker_id(selector)), labels)
+
+    def worker_id(self, selector: str) -> str:
+        return self._queries.worker_id(selector)
+
+    def task(self, task_id: str) -> Task | None:
+        return self._queries.task(task_id)
+
+    def tasks_of(self, worker_id: str) -> list[Task]:
+        """Its live ones."""
+        return self._queries.tasks_of(worker_id)
+
+    def needs_artifact(self, worker_id: str, digest: str) -> bool:
+        return self._queries.needs_artifact(worker_id, digest)
+
+    # --- rights ----------------------------------------------------------------------------
+
+    def authenticate(self, shown: Presented) -> Principal:
+        return self._access.authenticate(shown)
+
+    def require(self, principal: Principal) -> None:
+        self._access.require(principal)
+
+    def is_due(self, principal: Principal) -> bool:
+        return self._access.is_due(principal)
+
+    def enrol(self, wish: Enrolment) -> Future[Credential]:
+        return self._enrolments.enrol(wish)
+
+    def renew(self, principal: Principal, new: Presented) -> Future[Credential]:
+        return self._enrolments.renew(principal, new)
+
+    def invite(self, code: Presented, grant: Grant, by: Principal) -> Future[Credential]:
+        return self._enrolments.invite(code, grant, by)
+
+    def mint(self, token: Presented, grant: Grant, by: Principal) -> Future[Credential]:
+        return self._enrolments.mint(token, grant, by)
+
+    def credential(self, credential_id: str) -> Credential:
+        return self._access.credential(credential_id)
+
+    def credentials(self) -> list[Credential]:
+        return self._access.credentials()
+
+    def audit(self, after: int = 0, limit: int = 1000) -> list[AuditEvent]:
+        return self._access.audit(after, limit)
+
+    def revoke(self, credential_id: str, by: Principal) -> Future[Credential]:
+        return self._access.revoke(credential_id, by)
+
+    def revoke_worker(self, worker_id: str, by: Principal) -> Future[list[str]]:
+        return self._access.revoke_worker(WorkerId(worker_id), by)
 
     # --- the plane itself ------------------------------------------------------------------
 

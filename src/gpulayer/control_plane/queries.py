@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from gpulayer.contracts.ids import TaskId
+from gpulayer.contracts.ids import TaskId, WorkerId
 from gpulayer.contracts.records import Job, Task
 from gpulayer.contracts.states import (
     LIVE_JOB_STATES,
@@ -128,6 +128,22 @@ class Queries:
             "worker-not-found", f"no worker is called {selector!r}", hint="gpulayer workers"
         )
 
+    def task(self, task_id: str) -> Task | None:
+        with self._ports.store.read() as reader:
+            return reader.task(TaskId(task_id))
+
+    def tasks_of(self, worker_id: str) -> list[Task]:
+        with self._ports.store.read() as reader:
+            return reader.live_tasks(worker_id=WorkerId(worker_id))
+
+    def needs_artifact(self, worker_id: str, digest: str) -> bool:
+        """Whether a live task of the worker is of a job whose spec names that artifact."""
+        name = f"artifact://sha256/{digest}"
+        with self._ports.store.read() as reader:
+            tasks = reader.live_tasks(worker_id=WorkerId(worker_id))
+            jobs = (reader.job(task.job_id) for task in tasks)
+            return any(job is not None and _names(job.spec, name) for job in jobs)
+
     def counts(self) -> Mapping[str, int]:
         """Jobs by state."""
         with self._ports.store.read() as reader:
@@ -180,6 +196,15 @@ class Queries:
             or newest.state is TaskState.LOST
             or not self._sessions.keeps(newest.worker_id, newest.id)
         )
+
+
+def _names(value: Any, name: str) -> bool:
+    """Whether the text stands anywhere in a JSON value."""
+    if isinstance(value, Mapping):
+        return any(_names(item, name) for item in value.values())
+    if isinstance(value, list | tuple):
+        return any(_names(item, name) for item in value)
+    return bool(value == name)
 
 
 def _newest(tasks: Iterable[Task]) -> Task | None:

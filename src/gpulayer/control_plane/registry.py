@@ -7,7 +7,7 @@ inventory names; whatever it does not name is lost at once, without waiting for 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 
 from gpulayer.contracts.capabilities import WorkerCapabilities
@@ -18,6 +18,7 @@ from gpulayer.contracts.records import Task, Worker
 from gpulayer.contracts.states import LIVE_TASK_STATES, Reason, TaskState
 from gpulayer.control_plane.endings import end_tasks, reconnect
 from gpulayer.control_plane.envelopes import Envelopes
+from gpulayer.control_plane.labels import with_granted
 from gpulayer.control_plane.lifecycle.tasks import lost
 from gpulayer.control_plane.ports import Ports, Tx, commit, then
 from gpulayer.control_plane.sessions import Session, Sessions
@@ -77,7 +78,22 @@ class Registry:
 
     def drain(self, worker_id: WorkerId, draining: bool) -> Future[Worker]:
         """Give it no new work (or again). What runs there goes on."""
+        return self._change(worker_id, lambda worker: dataclasses.replace(worker, draining=draining))
 
+    def label(self, worker_id: WorkerId, labels: Mapping[str, str | None]) -> Future[Worker]:
+        """Grant it these labels besides those that it has; None takes one away. One of the
+        plane's own machine says its labels itself: what is granted lasts until it does."""
+
+        def labelled(worker: Worker) -> Worker:
+            merged = {**worker.labels, **labels}
+            granted = {key: value for key, value in merged.items() if value is not None}
+            capabilities = {**worker.capabilities, "labels": granted}
+            WorkerCapabilities.from_json(capabilities)
+            return dataclasses.replace(worker, labels=granted, capabilities=capabilities)
+
+        return self._change(worker_id, labelled)
+
+    def _change(self, worker_id: WorkerId, change: Callable[[Worker], Worker]) -> Future[Worker]:
         def record(tx: Tx) -> Worker:
             worker = tx.worker(worker_id)
             if worker is None:
@@ -86,18 +102,19 @@ class Registry:
                     f"no worker is called {worker_id!r}",
                     hint="gpulayer workers",
                 )
-            worker = dataclasses.replace(worker, draining=draining)
+            worker = change(worker)
             tx.put_worker(worker)
             return worker
 
         def tell(worker: Worker) -> Worker:
             session = self._sessions.get(worker.id)
             if session is not None:
-                session.worker = dataclasses.replace(session.worker, draining=draining)
+                session.worker = change(session.worker)
+                session.capabilities = WorkerCapabilities.from_json(session.worker.capabilities)
             self._dispatch()
             return worker
 
-        return then(self._ports.write(record), tell)
+        return then(self._ports.write(record, durable=True), tell)
 
     def _is_old(self, worker: Worker, message: Register) -> bool:
         """Whether the same process has said something newer, so that this came late."""
@@ -139,16 +156,19 @@ def _worker(tx: Tx, message: Register, now: float) -> Worker:
     known = tx.worker(WorkerId(message.worker_id))
     if known is None:
         incarnation, draining = 1, False
+        rights = tx.credentials_of_worker(message.worker_id)
+        granted = rights[-1].labels if rights else {}
     else:
         incarnation = known.incarnation + (known.nonce != message.nonce)
-        draining = known.draining
+        draining, granted = known.draining, known.labels
+    capabilities = with_granted(message.capabilities, message.target, granted)
     return Worker(
         id=WorkerId(message.worker_id),
         name=message.name,
         target=message.target,
         incarnation=incarnation,
-        capabilities=message.capabilities,
-        labels=message.capabilities.get("labels") or {},
+        capabilities=capabilities,
+        labels=capabilities.get("labels") or {},
         draining=draining,
         nonce=message.nonce,
         registered_at=now,

@@ -23,6 +23,7 @@ from gpulayer.contracts.records import Task
 from gpulayer.contracts.states import LIVE_TASK_STATES, TERMINAL_TASK_STATES, Reason, TaskState
 from gpulayer.control_plane.endings import end_task, end_tasks, reconnect
 from gpulayer.control_plane.envelopes import Envelopes
+from gpulayer.control_plane.labels import with_granted
 from gpulayer.control_plane.lifecycle import tasks as rules
 from gpulayer.control_plane.orders import cancels
 from gpulayer.control_plane.ports import Places, Ports, Tx, commit, then
@@ -230,8 +231,9 @@ def _see(tx: Tx, session: Session, capabilities: Mapping[str, Any] | None, now: 
     if worker is None or worker.incarnation != session.worker.incarnation:
         return
     if capabilities is not None:
-        labels: Mapping[str, str] = capabilities.get("labels") or {}
-        worker = dataclasses.replace(worker, capabilities=capabilities, labels=labels)
+        believed = with_granted(capabilities, worker.target, worker.labels)
+        labels: Mapping[str, str] = believed.get("labels") or {}
+        worker = dataclasses.replace(worker, capabilities=believed, labels=labels)
     tx.put_worker(dataclasses.replace(worker, seen_at=now))
 
 
@@ -245,8 +247,10 @@ def _believe(session: Session, message: Report) -> None:
     """What the worker has is so, whether or not this can be written down."""
     session.held = _holds(message)
     if message.capabilities is not None:
-        session.capabilities = WorkerCapabilities.from_json(message.capabilities)
-        session.worker = dataclasses.replace(session.worker, capabilities=message.capabilities)
+        worker = session.worker
+        believed = with_granted(message.capabilities, worker.target, worker.labels)
+        session.capabilities = WorkerCapabilities.from_json(believed)
+        session.worker = dataclasses.replace(worker, capabilities=believed)
 
 
 def _holds(message: Report) -> frozenset[TaskId]:

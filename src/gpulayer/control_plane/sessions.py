@@ -87,6 +87,10 @@ class Sessions:
         """From now on the worker's only session."""
         self._sessions[session.worker.id] = session
 
+    def close(self, worker_id: WorkerId) -> None:
+        """It is a stranger from now on. Twice-safe."""
+        self._sessions.pop(worker_id, None)
+
     def of(self, worker_id: str, incarnation: int) -> Session | None:
         """None: not known (any more); the worker has to register."""
         session = self._sessions.get(WorkerId(worker_id))
@@ -99,7 +103,8 @@ class Sessions:
 
     def all(self) -> list[Session]:
         """By worker id."""
-        return [self._sessions[key] for key in sorted(self._sessions)]
+        found = dict(self._sessions)  # one that is closed meanwhile is still in here
+        return [found[key] for key in sorted(found)]
 
     def is_online(self, session: Session, now: float) -> bool:
         return now - session.heard < self._lease

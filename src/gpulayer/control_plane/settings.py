@@ -42,5 +42,23 @@ class Settings:
     history_seconds: float = 30 * 86_400.0
     """Ended jobs are kept while they are among the newest of these and younger than this."""
 
+    token_seconds: float = 90 * 86_400.0
+    """How long a person's token is good, unless asked otherwise, and the most that may be asked."""
+    token_seconds_most: float = 365 * 86_400.0
+    code_seconds: float = 3600.0
+    """The same for a code of `join` and `login`."""
+    code_seconds_most: float = 86_400.0
+    code_uses_most: int = 1000
+    session_seconds: float = 86_400.0
+    """A worker's session. Renewed when two thirds are over."""
+    instance_seconds: float = 900.0
+    used_seconds: float = 300.0
+    """How exactly the last use of a credential is written down."""
+    believed_seconds: float = 1.0
+    """How long a credential that was looked up is taken for unchanged. What this very plane
+    changes counts at once."""
+    audit_seconds: float = 365 * 86_400.0
+    """How long what was noted about credentials is kept."""
+
     dispatches_at_once: bool = True
     """False: only `run_once` places jobs. For tests that choose the order of things."""

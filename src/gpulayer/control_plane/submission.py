@@ -49,6 +49,8 @@ class Submission:
     origin: Mapping[str, Any] = field(default_factory=dict)
     idempotency_key: str | None = None
     envelope_id: str | None = None
+    owner: str = ""
+    """`Principal.owner` of who asks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +94,7 @@ class SubmissionDesk:
         envelope_id: str | None = None,
         idempotency_key: str | None = None,
         session: str | None = None,
+        owner: str = "",
     ) -> Future[Job]:
         """A new job like an ended one. What the caller does not give is taken from the old one."""
         with self._ports.store.read() as reader:
@@ -108,6 +111,7 @@ class SubmissionDesk:
             origin=old.origin if origin is None else origin,
             idempotency_key=idempotency_key,
             envelope_id=envelope_id or old.envelope_id,
+            owner=owner,
         )
         accepted = [self._accept(again, self._ports.clock.now(), retry_of=old.id)]
         written = self._places.write(lambda tx: self._insert(tx, accepted))
@@ -161,6 +165,9 @@ class SubmissionDesk:
         body, origin = spec_to_json(spec), dict(fitted_origin(submission.origin))
         self._check_sizes(submission.idempotency_key, origin)
         shape = shape_of(body, origin)
+        key = submission.idempotency_key
+        if key is not None and submission.owner:
+            key = f"{submission.owner}/{key}"  # nobody meets another's
         job = Job(
             id=JobId(""),
             seq=0,
@@ -177,8 +184,9 @@ class SubmissionDesk:
             retry_of=retry_of,
             envelope_id=EnvelopeId(submission.envelope_id) if submission.envelope_id else None,
             origin=origin,
-            idempotency_key=submission.idempotency_key,
-            request_digest=_digest(body) if submission.idempotency_key else None,
+            owner=submission.owner,
+            idempotency_key=key,
+            request_digest=_digest(body) if key is not None else None,
         )
         return _Accepted(job, shape)
 

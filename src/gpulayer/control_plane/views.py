@@ -46,6 +46,7 @@ def job_json(
         "disconnected_since": task.disconnected_since if task and not job.finished_at else None,
         "task_id": task.id if task else None,
         "retry_of": job.retry_of,
+        "owner": job.owner,
         "spec": job.spec,
         "origin": {k: v for k, v in job.origin.items() if k not in _PRIVATE_ORIGIN},
         "decision_summary": summary,

@@ -7,6 +7,7 @@ A ticket is good for one wake-up. Threads wait on the ticket; asyncio waits on i
     job:<id>      the job's row, story or log has changed
     jobs          some job has ended
     worker:<id>   there may be work or an order for the worker
+    right:<id>    a credential was revoked
 """
 
 from __future__ import annotations
@@ -24,6 +25,10 @@ def job_topic(job_id: str) -> str:
 
 def worker_topic(worker_id: str) -> str:
     return f"worker:{worker_id}"
+
+
+def right_topic(credential_id: str) -> str:
+    return f"right:{credential_id}"
 
 
 class Ticket:

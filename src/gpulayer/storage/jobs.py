@@ -43,6 +43,7 @@ JOBS = Table(
         "retry_on": JSON_TUPLE,
         "fail_if_unschedulable": FLAG,
         "origin": JSON,
+        "owner": TEXT,
     },
     given_by_store=("seq",),
     derived={"session": _of_origin("session"), "parent": _of_origin("parent_job")},

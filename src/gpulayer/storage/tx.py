@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gpulayer.contracts.changes import Changes
 from gpulayer.contracts.ids import Fence
+from gpulayer.storage.credentials import CredentialReads, CredentialWrites
 from gpulayer.storage.decisions import DecisionReads, DecisionWrites
 from gpulayer.storage.engine import RowRefused
 from gpulayer.storage.fences import Fences
@@ -22,7 +23,9 @@ _PUT_META = (
 )
 
 
-class Reader(JobReads, TaskReads, WorkerReads, EventReads, ResultReads, DecisionReads):
+class Reader(
+    JobReads, TaskReads, WorkerReads, EventReads, ResultReads, DecisionReads, CredentialReads
+):
     """Every query of one `read()` sees the same instant. For the thread that opened it."""
 
     def meta(self, key: str) -> str | None:
@@ -31,7 +34,16 @@ class Reader(JobReads, TaskReads, WorkerReads, EventReads, ResultReads, Decision
         return row[0] if row is not None else None
 
 
-class Tx(JobWrites, TaskWrites, WorkerWrites, EventWrites, ResultWrites, DecisionWrites, Reader):
+class Tx(
+    JobWrites,
+    TaskWrites,
+    WorkerWrites,
+    EventWrites,
+    ResultWrites,
+    DecisionWrites,
+    CredentialWrites,
+    Reader,
+):
     """The one write transaction. Valid inside the function given to `Store.write`, nowhere else."""
 
     def __init__(self, execute: Execute, memo: Memo, fences: Fences, law: type[Exception]) -> None:

@@ -23,6 +23,7 @@ _PUT = (
     " draining = excluded.draining, registered_at = excluded.registered_at,"
     " seen_at = excluded.seen_at, nonce = excluded.nonce"
 )
+_DELETE = "DELETE FROM workers WHERE id = ?"
 
 
 class WorkerReads(Queries):
@@ -39,3 +40,7 @@ class WorkerWrites(Writes):
     def put_worker(self, worker: Worker) -> None:
         """Write it, new or known. The database refuses an incarnation lower than the stored."""
         self._execute(_PUT, WORKERS.row(worker))
+
+    def delete_worker(self, worker_id: WorkerId) -> None:
+        """Forget it. Its tasks stay as they are."""
+        self._execute(_DELETE, (worker_id,))

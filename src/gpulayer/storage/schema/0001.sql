@@ -78,6 +78,7 @@ CREATE TABLE jobs (
     retry_of TEXT,
     envelope_id TEXT,
     origin TEXT NOT NULL,
+    owner TEXT NOT NULL,
     idempotency_key TEXT UNIQUE,
     request_digest TEXT,
     version INTEGER NOT NULL,
@@ -229,3 +230,39 @@ CREATE TABLE planes (
     home TEXT NOT NULL,
     n INTEGER NOT NULL
 ) WITHOUT ROWID;
+
+-- Secrets are not in here: `digest` is the SHA-256 of one.
+CREATE TABLE credentials (
+    id TEXT PRIMARY KEY,
+    kind TEXT NOT NULL
+        CHECK (kind = 'client' OR kind = 'join' OR kind = 'worker' OR kind = 'instance'),
+    digest TEXT NOT NULL CHECK (length(digest) = 64),
+    role TEXT NOT NULL CHECK (role = 'viewer' OR role = 'submitter' OR role = 'operator'
+        OR role = 'admin' OR role = 'worker'),
+    owner TEXT NOT NULL,
+    name TEXT NOT NULL,
+    created_at REAL NOT NULL,
+    issued_by TEXT NOT NULL,
+    replaces TEXT NOT NULL,
+    worker_id TEXT NOT NULL,
+    labels TEXT NOT NULL,
+    uses_left INTEGER CHECK (uses_left IS NULL OR uses_left >= 0),
+    expires_at REAL,
+    used_at REAL,
+    revoked_at REAL
+) WITHOUT ROWID;
+CREATE INDEX credentials_of_worker ON credentials (worker_id) WHERE worker_id <> '';
+CREATE TRIGGER credentials_stay_revoked BEFORE UPDATE OF revoked_at ON credentials
+WHEN OLD.revoked_at IS NOT NULL AND NEW.revoked_at IS NOT OLD.revoked_at
+BEGIN SELECT RAISE(ABORT, 'a revoked credential stays revoked'); END;
+
+CREATE TABLE audit (
+    seq INTEGER PRIMARY KEY AUTOINCREMENT,
+    at REAL NOT NULL,
+    kind TEXT NOT NULL,
+    credential_id TEXT NOT NULL,
+    actor TEXT NOT NULL,
+    note TEXT NOT NULL
+);
+CREATE TRIGGER audit_stays BEFORE UPDATE ON audit
+BEGIN SELECT RAISE(ABORT, 'what was noted stays noted'); END;

@@ -1,0 +1,169 @@
+"""The door of the API: who calls, and whether they may. Every route goes through it.
+
+Before a body is read: the other side's wire version, its credential, whether its role may do this
+at all. Then, with the object at hand, whether it may do it to this one. A caller by the private
+socket is the plane's own user and needs no credential.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from gpulayer._version import __version__
+from gpulayer.api import credentials
+from gpulayer.api.answers import Call, Parked
+from gpulayer.api.authorize import Relation, authorize, may_at_all
+from gpulayer.api.routes import Route
+from gpulayer.contracts.messages import WIRE
+from gpulayer.contracts.principals import ANYONE, LOCAL, Principal, Role
+from gpulayer.control_plane.plane import ControlPlane
+from gpulayer.control_plane.wakeups import right_topic
+from gpulayer.errors import GPULayerError, NotFoundError, RefusedError, UsageError
+
+Headers = Sequence[tuple[bytes, bytes]]
+
+
+class Guard:
+    """Of one plane. Thread-safe."""
+
+    def __init__(self, plane: ControlPlane) -> None:
+        self._plane = plane
+
+    def admit(self, headers: Headers, route: Route, *, is_private: bool) -> Principal:
+        """Who calls, once it is known that they speak our language and may come this far.
+
+        Raises `version-mismatch`, `unauthorized`, `not-allowed`, or `usage` for two credentials.
+        """
+        _check_wire(headers)
+        principal = LOCAL if is_private else self._principal(headers)
+        if not may_at_all(principal.role, route.action):
+            if principal.role is Role.ANYONE:
+                raise RefusedError(
+                    "unauthorized",
+                    "this plane wants a token",
+                    hint="gpulayer help unauthorized",
+                )
+            authorize(principal, route.action, Relation.OTHER)
+        return principal
+
+    def check(self, route: Route, call: Call) -> None:
+        """Whether this call may touch what it names. Raises `not-allowed`; a worker that looks at
+        what is not its own hears that it is not there."""
+        if call.principal.role is Role.LOCAL:
+            return
+        relation = self._relation(route, call)
+        try:
+            authorize(call.principal, route.action, relation)
+        except RefusedError:
+            if call.principal.role is Role.WORKER and route.method == "GET":
+                raise _not_there(route, call) from None
+            raise
+
+    def held(self, principal: Principal, answer: Any) -> Any:
+        """A parked answer that ends when the caller's credential does."""
+        if not isinstance(answer, Parked) or not principal.credential_id:
+            return answer
+
+        def look(last: bool) -> Any:
+            self._plane.require(principal)
+            return answer.look(last)
+
+        topic = right_topic(principal.credential_id)
+        return Parked((*answer.topics, topic), answer.seconds, look)
+
+    def _principal(self, headers: Headers) -> Principal:
+        found = [value for name, value in headers if name == b"authorization"]
+        if not found:
+            return ANYONE
+        if len(found) > 1:
+            raise UsageError("usage", "the call carries two credentials")
+        shown = credentials.from_header(found[0].decode("latin-1"))
+        return self._plane.authenticate(shown.presented)
+
+    def _relation(self, route: Route, call: Call) -> Relation:
+        if not route.object:
+            return Relation.NONE
+        return _RELATIONS[route.object](self._plane, route, call)
+
+
+def _job(plane: ControlPlane, route: Route, call: Call) -> Relation:
+    job = plane.find(call.path["selector"])
+    me = call.principal
+    if me.role is Role.WORKER:
+        is_mine = any(task.job_id == job.id for task in plane.tasks_of(me.worker_id))
+        return Relation.OWN if is_mine else Relation.OTHER
+    if job.owner != me.owner:
+        return Relation.OTHER
+    return Relation.OWN if job.finished_at is None else Relation.ENDED
+
+
+def _task(plane: ControlPlane, route: Route, call: Call) -> Relation:
+    task = plane.task(call.path["task"])
+    if task is None or task.worker_id != call.principal.worker_id:
+        return Relation.OTHER
+    return Relation.OWN if task.finished_at is None else Relation.ENDED
+
+
+def _worker(plane: ControlPlane, route: Route, call: Call) -> Relation:
+    mine = call.principal.worker_id
+    return Relation.OWN if mine and call.path["worker"] == mine else Relation.OTHER
+
+
+def _speaker(plane: ControlPlane, route: Route, call: Call) -> Relation:
+    mine = call.principal.worker_id
+    said = call.body.get("worker_id") if isinstance(call.body, dict) else None
+    return Relation.OWN if mine and said == mine else Relation.OTHER
+
+
+def _token(plane: ControlPlane, route: Route, call: Call) -> Relation:
+    row = plane.credential(call.path["token"])
+    if row.owner != call.principal.owner:
+        return Relation.OTHER
+    return Relation.OWN if row.revoked_at is None else Relation.ENDED
+
+
+def _artifact(plane: ControlPlane, route: Route, call: Call) -> Relation:
+    """A worker fetches what its own tasks name, and stores while it has any."""
+    me = call.principal
+    if me.role is not Role.WORKER:
+        return Relation.NONE
+    if route.method == "GET":
+        is_mine = plane.needs_artifact(me.worker_id, call.path["digest"])
+    else:
+        is_mine = bool(plane.tasks_of(me.worker_id))
+    return Relation.OWN if is_mine else Relation.OTHER
+
+
+_RELATIONS = {
+    "job": _job,
+    "task": _task,
+    "worker": _worker,
+    "speaker": _speaker,
+    "token": _token,
+    "artifact": _artifact,
+}
+
+
+def _not_there(route: Route, call: Call) -> GPULayerError:
+    if route.object == "artifact":
+        return NotFoundError("artifact-not-found", f"no artifact is called {call.path['digest']}")
+    name = call.path.get("selector", "")
+    return NotFoundError("job-not-found", f"no job is called {name!r}", hint="gpulayer ps -a")
+
+
+def _check_wire(headers: Headers) -> None:
+    said = dict(headers)
+    wire = said.get(b"x-gpulayer-wire")
+    if wire is None or wire == str(WIRE).encode():
+        return
+    theirs = said.get(b"x-gpulayer-version", b"?")[:40].decode("latin-1")
+    is_newer = wire.isdigit() and int(wire[:9]) > WIRE
+    upgrade = "the plane" if is_newer else "the client"
+    raise RefusedError(
+        "version-mismatch",
+        f"client {theirs} cannot talk to the plane of version {__version__}",
+        why=f"it speaks wire {wire[:9].decode('latin-1')}, the plane speaks wire {WIRE}: "
+        f"upgrade {upgrade}",
+        hint="pip install --upgrade gpulayer",
+    )
