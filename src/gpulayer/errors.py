@@ -233,6 +233,8 @@ _TABLE: tuple[Slug, ...] = (
          "No worker has that id or name. `gpulayer workers` lists them."),
     Slug("server-not-found", NotFoundError, 3, 125, 404,
          "You have not logged in to a server of that name."),
+    Slug("token-not-found", NotFoundError, 3, 125, 404,
+         "No token, code or session has that id. `gpulayer token ls` lists them."),
     Slug("file-not-found", NotFoundError, 2, 125, 404,
          "The file does not exist or cannot be read."),
     Slug("topic-not-found", NotFoundError, 3, 125, 404,
@@ -342,7 +344,17 @@ _TABLE: tuple[Slug, ...] = (
     Slug("already-there", RefusedError, 1, 125, 409,
          "A file of that name exists, and nothing is overwritten. Give another place: "
          "`gpulayer get JOB other-folder`."),
-    Slug("not-allowed", RefusedError, 4, 125, 403, "The caller may not do that."),
+    Slug("not-allowed", RefusedError, 4, 125, 403,
+         "Who calls may not do that. `gpulayer help roles` says what each role may."),
+    Slug("unauthorized", RefusedError, 4, 125, 401,
+         "The server does not take this token or code: it is unknown, used up, expired or revoked. "
+         "An administrator makes another with `gpulayer invite` (for a machine) or "
+         "`gpulayer invite --client` (for a person)."),
+    Slug("name-taken", RefusedError, 1, 125, 409,
+         "Another worker has that name. Join with `--name`, or take the old one's right away with "
+         "`gpulayer worker revoke NAME`."),
+    Slug("port-in-use", RefusedError, 1, 125, 409,
+         "Another program listens on that port. Choose another with `gpulayer serve --listen`."),
     Slug("plane-full", RefusedError, 1, 125, 429,
          "The queue is at its limit. Wait for jobs to end, or cancel some."),
     Slug("internal", GPULayerError, 1, 125, 500,

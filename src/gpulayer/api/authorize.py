@@ -32,7 +32,7 @@ Rights = dict[Role, frozenset[Relation]]
 
 def _persons(first: Role, relations: frozenset[Relation], more: Rights | None = None) -> Rights:
     """That role and each above it; `more` adds or replaces."""
-    rights = {role: relations for role in PERSONS[PERSONS.index(first) :]}
+    rights = dict.fromkeys(PERSONS[PERSONS.index(first) :], relations)
     return {**rights, **(more or {})}
 
 

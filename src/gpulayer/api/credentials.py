@@ -15,7 +15,9 @@ from __future__ import annotations
 
 import re
 from binascii import crc32
+from collections.abc import Mapping
 from hashlib import sha256
+from typing import Any
 
 from gpulayer.clock import ALPHABET, Ids
 from gpulayer.contracts.principals import CredentialKind, Presented
@@ -103,6 +105,13 @@ def from_header(value: str) -> Secret:
     if scheme != "Bearer":
         raise _refused("the header is not `Authorization: Bearer TOKEN`")
     return read(text)
+
+
+def link(front: Mapping[str, Any], code: Secret) -> str:
+    """The one argument of `join` and `login`. `front`: the address and fingerprint of a server."""
+    if front["fingerprint"] is None:
+        return f"http://{front['address']}/{code.reveal()}"
+    return f"gl://{front['address']}/{code.reveal()}-sha256.{front['fingerprint']}"
 
 
 def _digest(text: str) -> str:

@@ -65,6 +65,9 @@ class Host(Protocol):
     def processes(self) -> list[dict[str, Any]]:
         """[{kind, pid, note}] of everything that belongs to this plane."""
 
+    def front(self) -> Mapping[str, Any]:
+        """Of a served plane {address, fingerprint}; fingerprint None without TLS."""
+
 
 class Handlers(Rights):
     """The routes of one plane. Thread-safe."""
@@ -100,9 +103,7 @@ class Handlers(Rights):
     def submit_batch(self, call: Call) -> Any:
         wanted = fitted("a batch", call.body, _BATCH).get("jobs") or ()
         before = self._plane.last_end()
-        jobs = self._plane.submit(
-            [_submission(one, call.body, call.principal) for one in wanted]
-        )
+        jobs = self._plane.submit([_submission(one, call.body, call.principal) for one in wanted])
         return then(
             jobs,
             lambda accepted: {
@@ -229,7 +230,11 @@ class Handlers(Rights):
         return {"workers": self._plane.workers()}
 
     def doctor(self, call: Call) -> Any:
-        return {"processes": self._host.processes(), "jobs": dict(self._plane.counts())}
+        return {
+            "processes": self._host.processes(),
+            "jobs": dict(self._plane.counts()),
+            "serves": dict(self._host.front()) or None,
+        }
 
     def gc(self, call: Call) -> Any:
         asked = fitted("a collection", call.body, _GC)

@@ -97,6 +97,11 @@ class Stranger(HttpToolsProtocol):
         if not self._in_head and self.flow.read_paused:
             self._expect(self._limits.body_seconds)  # it is we who do not read
         elif not self.transport.is_closing():
-            if self.cycle is None or self.cycle.response_complete:
+            cycle: Any = self.cycle  # None before the first request
+            if (
+                cycle is None
+                or cycle.response_complete
+                or not (self._in_head or cycle.response_started)
+            ):
                 self.transport.write(word)
             self.transport.close()

@@ -11,6 +11,9 @@ TaskId = NewType("TaskId", str)
 """`t<fence>`: a task is one assignment, so its fence names it."""
 
 WorkerId = NewType("WorkerId", str)
+LOCAL_WORKER = WorkerId("local")
+"""The worker on the plane's own machine; one that joined is called by its name."""
+
 EnvelopeId = NewType("EnvelopeId", str)
 """SHA-256 (hex) of a submission's envelope; see `runtime.supervisor`."""
 

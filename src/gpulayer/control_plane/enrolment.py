@@ -76,7 +76,7 @@ class Enrolments:
         def trade(tx: Tx) -> Credential | GPULayerError:
             code = tx.credential(wish.code.id)
             if code is None or not hmac.compare_digest(code.digest, wish.code.digest):
-                refusal = unauthorized("this plane does not know the code")
+                refusal: GPULayerError = unauthorized("this plane does not know the code")
             else:
                 known = tx.credential(wish.new.id)
                 if known is not None and is_same(known, wish.new) and known.issued_by == code.id:
@@ -85,7 +85,9 @@ class Enrolments:
                 if isinstance(made, Credential):
                     tx.put_credential(rules.used(code))
                     tx.put_credential(made)
-                    tx.note(noted(now, "enrolled", made.id, wish.address, f"{made.name}, {code.id}"))
+                    tx.note(
+                        noted(now, "enrolled", made.id, wish.address, f"{made.name}, {code.id}")
+                    )
                     return made
                 refusal = made
             tx.note(noted(now, "refused", wish.code.id, wish.address, refusal.why or str(refusal)))
@@ -209,7 +211,12 @@ def _free_name(tx: Tx, wish: Enrolment, now: float) -> str | GPULayerError:
     """Its own name back for who proves it, else one that no other worker has."""
     if wish.previous is not None:
         old = tx.credential(wish.previous.id)
-        if old is not None and is_same(old, wish.previous) and old.revoked_at is None and old.name == wish.name:
+        if (
+            old is not None
+            and is_same(old, wish.previous)
+            and old.revoked_at is None
+            and old.name == wish.name
+        ):
             return wish.name
     taken = set(TAKEN_WORDS)
     for worker in tx.workers():
@@ -226,12 +233,6 @@ def _free_name(tx: Tx, wish: Enrolment, now: float) -> str | GPULayerError:
         why="it is its own as long as its session was not revoked",
         hint=f"gpulayer worker revoke {wish.name}",
     )
-
-
-def _given(made: Credential | GPULayerError) -> Credential:
-    if isinstance(made, GPULayerError):
-        raise made
-    return made
 
 
 def _given(made: Credential | GPULayerError) -> Credential:
@@ -259,5 +260,3 @@ def _taken(credential_id: str) -> RefusedError:
         f"another credential is called {credential_id}",
         why="each is made anew: ask again, and another one is made",
     )
-
-

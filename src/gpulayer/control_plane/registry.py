@@ -78,7 +78,9 @@ class Registry:
 
     def drain(self, worker_id: WorkerId, draining: bool) -> Future[Worker]:
         """Give it no new work (or again). What runs there goes on."""
-        return self._change(worker_id, lambda worker: dataclasses.replace(worker, draining=draining))
+        return self._change(
+            worker_id, lambda worker: dataclasses.replace(worker, draining=draining)
+        )
 
     def label(self, worker_id: WorkerId, labels: Mapping[str, str | None]) -> Future[Worker]:
         """Grant it these labels besides those that it has; None takes one away. One of the

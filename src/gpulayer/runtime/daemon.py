@@ -21,6 +21,7 @@ import sys
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from typing import NoReturn
 
 LOG_LIMIT_BYTES = 1 << 20
 """A daemon's log is set aside (`.1`) at a start that finds it larger."""
@@ -36,7 +37,7 @@ _KEPT_PREFIXES = ("LC_", "XDG_")
 
 _CODE = (
     "import sys; sys.path.insert(0, {root!r}); from gpulayer.runtime import daemon; "
-    "daemon.become({fds}); from {module} import main; main()"
+    "daemon.{act}; from {module} import main; main()"
 )
 
 
@@ -72,8 +73,7 @@ def begin(
     # and every job would inherit that.
     import subprocess
 
-    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    code = _CODE.format(root=root, module=module, fds=list(fds))
+    code = _code(module, f"become({list(fds)})")
     flags = ["-I"] if site else ["-I", "-S"]
     sink = _open_log(log)
     try:
@@ -90,6 +90,24 @@ def begin(
         os.close(sink)
 
 
+def stay(module: str, argv: Sequence[str]) -> NoReturn:
+    """Turn this very process into `module.main()`: in its terminal, under its pid, and otherwise
+    as clean as a daemon. Whoever looks for our processes finds it as one."""
+    code = _code(module, "settle()")
+    sys.stdout.flush()
+    sys.stderr.flush()
+    words = [sys.executable, "-I", "-c", code, *argv]
+    os.execve(sys.executable, words, _environment(os.environ))
+
+
+def settle() -> None:
+    """First act of one that stays in its terminal."""
+    os.chdir("/")
+    os.umask(0o077)
+    _close_from(3)
+    _raise_limits()
+
+
 def become(fds: Sequence[int]) -> None:
     """First act of a daemon: leave the family, keep descriptors 0 to 2, move `fds` behind them."""
     if os.fork():
@@ -101,6 +119,11 @@ def become(fds: Sequence[int]) -> None:
     _close_from(3 + len(fds))
     _raise_limits()
     gc.set_threshold(GARBAGE_OBJECTS, 20, 20)
+
+
+def _code(module: str, act: str) -> str:
+    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    return _CODE.format(root=root, module=module, act=act)
 
 
 def _environment(environ: Mapping[str, str]) -> dict[str, str]:

@@ -30,7 +30,7 @@ from gpulayer.sdk.client import Client
 from gpulayer.sdk.embedded_door import Door
 from gpulayer.sdk.origin import Submitter
 from gpulayer.sdk.places import Places
-from gpulayer.sdk.seat import Seat, is_held, silent_holder
+from gpulayer.sdk.seat import Seat, is_held
 from gpulayer.sdk.wiring import Wired, uploads_of
 from gpulayer.worker.process import Outside, Worker
 
@@ -90,7 +90,7 @@ class EmbeddedPlane:
         """Takes `seat` as its own. Raises what the store raises; nothing is left open then."""
         self.places = places
         self.home = MEMORY if in_memory else places.home
-        self.uploads = uploads_of(places)
+        self.uploads = uploads_of(places.artifacts)
         self.pid = os.getpid()
         self._is_open = True
         self._seat = seat
@@ -195,6 +195,9 @@ class EmbeddedPlane:
         others = processes.running(self.places)
         return found + [{"kind": kind, "pid": pid} for kind, pid in others]
 
+    def front(self) -> Mapping[str, Any]:
+        return {}
+
     # --- inside ---------------------------------------------------------------------------------
 
     def _make_worker(self) -> Worker:
@@ -261,27 +264,17 @@ class EmbeddedPlane:
 
 def _on_folder(places: Places) -> EmbeddedPlane:
     """Take the home, from the local plane if that has it."""
-    from gpulayer.sdk.handover import Claim
+    from gpulayer.sdk.handover import take_seat
 
-    seat = Seat.take(places)
-    if seat is not None:
-        return EmbeddedPlane(places, seat)
-    try:
-        claim = Claim(places, "embedded")
-    except OSError:
-        seat = Seat.take(places)  # it has just ended
-        if seat is None:
-            raise silent_holder(places) from None
-        return EmbeddedPlane(places, seat)
-    seat = claim.receive() or Seat.take(places)
-    if seat is None:
-        raise silent_holder(places)
+    seat, claim = take_seat(places, "embedded")
     try:
         plane = EmbeddedPlane(places, seat)
     except BaseException:
-        claim.give_up()
+        if claim is not None:
+            claim.give_up()
         raise
-    claim.took()
+    if claim is not None:
+        claim.took()
     return plane
 
 

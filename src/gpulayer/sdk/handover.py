@@ -27,7 +27,7 @@ from gpulayer._version import __version__
 from gpulayer.errors import RefusedError
 from gpulayer.runtime import crash
 from gpulayer.sdk.places import Places
-from gpulayer.sdk.seat import Seat
+from gpulayer.sdk.seat import Seat, silent_holder
 
 TOOK, GAVE_UP = b"took", b"gave-up"
 TOOK_SECONDS = 5.0
@@ -45,6 +45,8 @@ def refusal(mine: str, body: dict[str, str]) -> str:
     """
     if mine == "embedded":
         return f"it is embedded in process {os.getpid()} and ends with it"
+    if mine == "serve":
+        return f"it serves other machines, as process {os.getpid()}, and has promised to go on"
     theirs = ordered(body.get("version", "0"))
     if theirs < ordered(__version__):
         return f"it is of version {__version__}, which is newer"
@@ -195,6 +197,36 @@ class Claim:
             os.unlink(self._path)
         except FileNotFoundError:
             pass
+
+
+def take_seat(places: Places, kind: str, patience: float = 0.0) -> tuple[Seat, Claim | None]:
+    """The home's seat, from whoever holds it if need be: then with the claim that the caller must
+    end by `took` or `give_up`.
+
+    Raises `plane-held` where its holder refuses, or does not answer within `patience` seconds.
+    """
+    from gpulayer.clock import SystemClock
+    from gpulayer.sdk.waiting import look_again
+
+    clock = SystemClock()
+    end = clock.monotonic() + patience
+    while True:
+        seat = Seat.take(places)
+        if seat is not None:
+            return seat, None
+        try:
+            claim = Claim(places, kind)
+        except OSError:  # it has just ended, or is only beginning
+            if clock.monotonic() >= end:
+                seat = Seat.take(places)
+                if seat is None:
+                    raise silent_holder(places) from None
+                return seat, None
+            look_again()
+            continue
+        seat = claim.receive()
+        if seat is not None:
+            return seat, claim
 
 
 def ordered(version: str) -> tuple[int, ...]:

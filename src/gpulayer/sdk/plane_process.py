@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -27,11 +26,9 @@ from gpulayer.sdk.seat import Seat, silent_holder
 
 if TYPE_CHECKING:
     from gpulayer.sdk.handover import Claim
-    from gpulayer.sdk.serving import Serving
 
 TOLD = 3
 """Descriptor of the starter's pipe."""
-IDLE_SECONDS = 900.0
 HELD_SECONDS = 15.0
 """How long a home may be held by somebody who does not answer."""
 
@@ -101,114 +98,11 @@ def _serve(places: Places, seat: Seat, claim: Claim | None) -> None:
         started.append(siblings.begin_supervisor(places))
     import asyncio
 
-    import gpulayer.sdk.wiring  # noqa: F401  while those start
+    from gpulayer.sdk.plane_host import PlaneHost
 
     for has_left in started:
         has_left()
-    asyncio.run(_Plane(places, seat, claim).run())
-
-
-class _Plane:
-    """The process around the plane: the `Host` of its handlers."""
-
-    kind = "local"
-
-    def __init__(self, places: Places, seat: Seat, claim: Claim | None) -> None:
-        from gpulayer.sdk.wiring import uploads_of
-
-        self.home = places.home
-        self.uploads = uploads_of(places)
-        self._places = places
-        self._seat = seat
-        self._claim = claim
-        self._serving: Serving | None = None
-        self._heir = ""
-
-    async def run(self) -> None:
-        import asyncio
-
-        from gpulayer.sdk.serving import Ending, Serving
-        from gpulayer.sdk.warden import Warden
-        from gpulayer.sdk.wiring import Wired
-
-        idle = float(os.environ.get("GPULAYER_IDLE_SECONDS", IDLE_SECONDS))
-        serving = Serving(
-            self._seat,
-            lambda: Wired(self._places, self),
-            SystemClock(),
-            idle,
-            Warden(self._places, SystemClock()),
-        )
-        self._serving = serving
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, serving.end, Ending.STOPPED)
-        try:
-            await serving.open()
-        except BaseException:
-            await self._fail(serving)
-            raise
-        crash.point("plane-opened")
-        if self._claim is not None:
-            await asyncio.to_thread(self._claim.took)
-        _tell({"ok": True})
-        while await serving.run() is Ending.HANDED_OVER:
-            if await self._hand_over(serving):
-                os._exit(0)
-
-    async def _fail(self, serving: Serving) -> None:
-        """Nothing opened: give back what was taken over, or take everybody along."""
-        await serving.pause()
-        if self._claim is not None:
-            self._seat.close()
-            self._claim.give_up()
-        else:
-            self._seat.unlink()
-            siblings.dismiss(self._places)
-
-    # --- what the handlers ask of the process ---------------------------------------------------
-
-    def stop(self) -> None:
-        assert self._serving is not None
-        self._serving.stop_soon()
-
-    def takeover(self, wish: Mapping[str, Any]) -> Mapping[str, Any]:
-        from gpulayer.sdk.handover import refusal
-
-        why = refusal(self.kind, dict(wish))
-        if self._heir:
-            why = "it is handing over to another process already"
-        if why:
-            return {"ok": False, "why": why}
-        self._heir = str(wish["socket"])
-        assert self._serving is not None
-        self._serving.hand_over_soon()
-        return {"ok": True}
-
-    def processes(self) -> list[dict[str, Any]]:
-        from gpulayer.sdk.processes import running
-
-        return [{"kind": kind, "pid": pid} for kind, pid in running(self._places)]
-
-    # --- hand-over ------------------------------------------------------------------------------
-
-    async def _hand_over(self, serving: Serving) -> bool:
-        """Whether the heir has it. Otherwise this process serves again."""
-        import asyncio
-
-        from gpulayer.sdk.handover import Heir
-
-        await serving.pause()
-        crash.point("old-paused")
-        try:
-            given = await asyncio.to_thread(lambda: Heir(self._seat, self._heir).give())
-        except OSError:
-            given = False  # it went away before anything was sent
-        if not given:
-            self._heir = ""
-            self._seat.announce("local")
-            await serving.reopen()
-        return given
+    asyncio.run(PlaneHost(places, seat, claim).run(lambda _: _tell({"ok": True})))
 
 
 def _tell(word: Mapping[str, Any]) -> None:

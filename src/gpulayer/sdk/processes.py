@@ -14,6 +14,7 @@ from gpulayer.sdk.places import Places
 
 KINDS = {
     "gpulayer.sdk.plane_process": "plane",
+    "gpulayer.cli.serve_process": "plane",
     "gpulayer.sdk.agent_process": "agent",
     "gpulayer.runtime.supervisor": "supervisor",
 }

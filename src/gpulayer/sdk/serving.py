@@ -11,13 +11,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from enum import Enum
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from gpulayer.api.listener import Listener
+from gpulayer.api.strangers import Limits
 from gpulayer.clock import Clock
 from gpulayer.sdk.gate import Gate
 from gpulayer.sdk.seat import Seat
 from gpulayer.sdk.warden import Warden
+
+if TYPE_CHECKING:
+    from gpulayer.sdk.plane_host import Front
 
 LOOK_SECONDS = 1.0
 AGENT_LEAVES_SECONDS = 3.0
@@ -64,7 +68,10 @@ class Serving:
         clock: Clock,
         idle_seconds: float,
         warden: Warden,
+        front: Front | None = None,
     ) -> None:
+        """`front`: where strangers may knock besides the seat's own socket."""
+        self._front = front
         self.seat = seat
         self._open_service = open_service
         self._clock = clock
@@ -83,6 +90,8 @@ class Serving:
         self._gate = Gate(service.app, self._clock, self._worker_gone)
         self._listener = Listener(self._gate)
         await self._listener.open(self.seat.bind())
+        if self._front is not None:
+            await self._listener.open_to_strangers(self._front.sock, self._front.tls, Limits())
 
     async def run(self) -> Ending:
         """Serve until there is a reason to end, and end in good order."""

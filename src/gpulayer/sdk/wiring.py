@@ -7,7 +7,7 @@ database; whoever opens it must hold the home's seat.
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import Any, Literal
 
 from gpulayer.api.handlers import Handlers, Host
 from gpulayer.artifacts.store import LocalArtifacts
@@ -23,11 +23,18 @@ from gpulayer.storage.store import Store
 class Wired:
     """A plane at work, without its socket: the `Service` of `sdk.serving`. Thread-safe."""
 
-    def __init__(self, places: Places, host: Host, database: str = "") -> None:
-        """`database` replaces the home's, such as ":memory:". Raises what the store raises."""
-        self.store = Store(database or places.database)
+    def __init__(
+        self,
+        places: Places,
+        host: Host,
+        database: str = "",
+        durability: Literal["process", "power"] = "process",
+        artifacts: str = "",
+    ) -> None:
+        """`database` and `artifacts` replace the home's. Raises what the store raises."""
+        self.store = Store(database or places.database, durability=durability)
         try:
-            self.artifacts = LocalArtifacts(places.artifacts)
+            self.artifacts = LocalArtifacts(artifacts or places.artifacts)
             self.plane = ControlPlane(
                 self.store,
                 SystemClock(),
@@ -67,6 +74,6 @@ class Wired:
         self.store.close()
 
 
-def uploads_of(places: Places) -> str:
+def uploads_of(artifacts: str) -> str:
     """Where bodies of uploads are collected: on the artifacts' own disk, so that a rename does."""
-    return os.path.join(places.artifacts, ".new")
+    return os.path.join(artifacts, ".new")

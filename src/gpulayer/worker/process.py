@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from gpulayer.clock import Clock, Ids
+from gpulayer.contracts.ids import LOCAL_WORKER
 from gpulayer.worker.agent import Agent
 from gpulayer.worker.channel import WorkerChannel
 from gpulayer.worker.driver import Driver
@@ -18,7 +19,6 @@ from gpulayer.worker.machine import ThisMachine
 from gpulayer.worker.supervisor_link import SupervisorLink
 from gpulayer.worker.task_runner import TaskRunner
 
-WORKER_ID = "local"
 LOOK_SECONDS = 1.0
 DISCOVER_SECONDS = 60.0
 """How often the drivers of a machine with GPUs are asked."""
@@ -85,7 +85,7 @@ class Worker:
         name = capabilities["hostname"]
         heard = _number(self._lock.noted())
         return Driver(
-            Agent(WORKER_ID, name, self._nonce, "local", capabilities, heard),
+            Agent(LOCAL_WORKER, name, self._nonce, "local", capabilities, heard),
             self._channel,
             TaskRunner(
                 self._outside.tasks,

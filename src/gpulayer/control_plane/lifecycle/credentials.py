@@ -1,7 +1,7 @@
 """What becomes of credentials: use, renewal, revocation, end. Pure.
 
-    join code   minted - used ... used up | expired | revoked
-    session     enrolled - [renewed: both are good until the new one is used] - expired | revoked
+join code   minted - used ... used up | expired | revoked
+session     enrolled - [renewed: both are good until the new one is used] - expired | revoked
 """
 
 from __future__ import annotations

@@ -1,0 +1,69 @@
+"""`gpulayer serve`: be the plane of other machines."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import click
+
+from gpulayer.cli.session import options
+from gpulayer.errors import RefusedError, UsageError
+
+
+@click.command("serve")
+@options(
+    "listen", "advertise", "server_name", "database", "artifacts", "durability", "no_worker",
+    "tls_cert", "tls_key", "plain", "json", "quiet",
+)  # fmt: skip
+def command(
+    listen: str | None,
+    advertise: str | None,
+    server_name: str | None,
+    database: str | None,
+    artifacts: str | None,
+    durability: str | None,
+    no_worker: bool,
+    tls_cert: str | None,
+    tls_key: str | None,
+    plain: bool,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Serve this machine's plane to other machines until Ctrl-C or SIGTERM.
+
+    It makes its own certificate and prints one line for another machine to join with, and one for
+    a person to log in with. Jobs and terminals here go on as before. With -q no line is made:
+    `gpulayer invite` makes one at any time.
+    """
+    from gpulayer.runtime import daemon
+    from gpulayer.sdk import listening
+    from gpulayer.sdk.places import Places
+
+    if "GPULAYER_JOB_ID" in os.environ:
+        raise RefusedError("not-allowed", "a job cannot be a server: it would end with the job")
+    if bool(tls_cert) != bool(tls_key):
+        raise UsageError(
+            "usage", "--tls-cert and --tls-key belong together", hint="gpulayer serve --help"
+        )
+    address = listening.parse(listen or "")
+    if advertise:
+        listening.parse(advertise)
+    places = Places.find()
+    places.create()
+    asked = {
+        "host": address.host,
+        "port": address.port,
+        "advertise": advertise,
+        "name": server_name or os.uname().nodename.partition(".")[0],
+        "database": database or "",
+        "artifacts": os.path.abspath(artifacts) if artifacts else "",
+        "durability": durability or "power",
+        "has_worker": not no_worker,
+        "chain": os.path.abspath(tls_cert) if tls_cert else "",
+        "key": os.path.abspath(tls_key) if tls_key else "",
+        "plain": plain,
+        "json": as_json,
+        "quiet": quiet,
+    }
+    daemon.stay("gpulayer.cli.serve_process", [*places.argv(), json.dumps(asked)])
