@@ -351,10 +351,11 @@ _TABLE: tuple[Slug, ...] = (
          "An administrator makes another with `gpulayer invite` (for a machine) or "
          "`gpulayer invite --client` (for a person)."),
     Slug("name-taken", RefusedError, 1, 125, 409,
-         "Another worker has that name. Join with `--name`, or take the old one's right away with "
-         "`gpulayer worker revoke NAME`."),
+         "Another worker has that name. Join by another name, or take the old one's right away "
+         "with `gpulayer worker revoke NAME`."),
     Slug("port-in-use", RefusedError, 1, 125, 409,
-         "Another program listens on that port. Choose another with `gpulayer serve --listen`."),
+         "Another program listens on that port. Choose another: "
+         "`gpulayer serve --listen 0.0.0.0:8766`."),
     Slug("plane-full", RefusedError, 1, 125, 429,
          "The queue is at its limit. Wait for jobs to end, or cancel some."),
     Slug("internal", GPULayerError, 1, 125, 500,

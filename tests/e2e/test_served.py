@@ -78,3 +78,36 @@ def test_the_machine_itself_works_as_before(served: Served) -> None:
 def test_another_fingerprint_is_not_spoken_to(served: Served) -> None:
     wrong = Far(served.endpoint.name, served.endpoint.port, "0" * 64)
     assert refused(Wire(wrong, tries=1), "GET", "/v1/jobs") == "tls-untrusted"
+
+
+def test_a_taken_port_is_named_and_nothing_is_touched(served: Served) -> None:
+    with Served(f"--listen={served.said['address']}") as other:
+        assert other.said["error"]["code"] == "port-in-use"
+        assert other.processes() == []
+
+
+def test_a_name_is_another_workers_until_its_session_is_shown(served: Served) -> None:
+    name, session = served.enrolled("twin")
+    secret = credentials.make(CredentialKind.WORKER, IDS).reveal()
+    body = {"code": served.invite(uses=3), "token": secret, "name": name}
+    nobody = served.bearer(None)
+    assert refused(nobody, "POST", "/v1/enrol", body) == "name-taken"
+    stranger = credentials.make(CredentialKind.WORKER, IDS).reveal()
+    assert refused(nobody, "POST", "/v1/enrol", {**body, "previous": stranger}) == "name-taken"
+    assert nobody.call("POST", "/v1/enrol", {**body, "previous": session})["worker"] == name
+    register = {"worker_id": name}
+    assert refused(served.bearer(session), "POST", "/v1/worker/register", register) == (
+        "unauthorized"
+    )
+    third = credentials.make(CredentialKind.WORKER, IDS).reveal()
+    other = {**body, "token": third, "may_rename": True}
+    assert nobody.call("POST", "/v1/enrol", other)["worker"] == "twin-2"
+
+
+def test_a_revoked_token_is_refused_at_once(served: Served) -> None:
+    token = served.token("viewer")
+    wire = served.bearer(token)
+    wire.call("GET", "/v1/jobs")
+    served.admin.call("DELETE", f"/v1/tokens/{token.split('_')[1]}")
+    assert refused(wire, "GET", "/v1/jobs") == "unauthorized"
+    assert refused(served.admin, "DELETE", "/v1/tokens/nobody") == "token-not-found"

@@ -7,10 +7,11 @@ ELSEWHERE = {
         "only a client that sends other bytes than it announces gets it",
         "unit/artifacts/test_store.py",
     ),
-    "worker-not-found": (
-        "no verb of this version names a worker to the plane",
-        "unit/cli/test_rare_messages.py",
-    ),
+    "worker-not-found": ("needs a worker that has left", "unit/cli/test_rare_messages.py"),
+    "token-not-found": ("only an administrator of a server meets it", "e2e/test_served.py"),
+    "unauthorized": ("needs a server, and a token that it revoked", "e2e/test_served.py"),
+    "name-taken": ("needs a server and two workers", "e2e/test_served.py"),
+    "port-in-use": ("needs a port that another program holds", "e2e/test_served.py"),
     "too-large": ("its limits are megabytes", "unit/runtime/test_function_runner.py"),
     "database-unreachable": (
         "needs a PostgreSQL server that is away",

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from gpulayer.api.handlers import Handlers
-from gpulayer.api.listener import Listener
+from gpulayer.api.listener import PRIVATE, Listener
 from gpulayer.api.server import App
+from gpulayer.api.strangers import Limits
 from gpulayer.artifacts.store import LocalArtifacts
 from gpulayer.clock import SystemClock, SystemIds
 from gpulayer.control_plane.plane import ControlPlane
@@ -42,6 +43,9 @@ class Host:
 
     def processes(self) -> list[dict[str, Any]]:
         return []
+
+    def front(self) -> Mapping[str, Any]:
+        return {}
 
 
 class ServedPlane:
@@ -122,8 +126,12 @@ class ServedPlane:
         sock.listen(64)
         self._listening[path] = sock
         host = Host(str(self._folder / "uploads"))
-        self._listener = Listener(App(Handlers(self.plane, self.artifacts, host)))
-        self._in_loop(self._listener.open(sock))
+        app = App(Handlers(self.plane, self.artifacts, host))
+        self._listener = Listener(app if path else _everybody_is_local(app))
+        if path:
+            self._in_loop(self._listener.open(sock))
+        else:
+            self._in_loop(self._listener.open_to_strangers(sock, None, Limits()))
 
     def _tick(self) -> None:
         while not self._ended.wait(self._settings.tick_seconds):
@@ -131,3 +139,12 @@ class ServedPlane:
 
     def _in_loop(self, task: Any) -> None:
         asyncio.run_coroutine_threadsafe(task, self._loop).result(FINISH_SECONDS)
+
+
+def _everybody_is_local(app: App) -> Any:
+    """Over TCP without a credential: what is tried here is the channel, and not who may use it."""
+
+    async def marked(scope: Any, receive: Any, send: Any) -> None:
+        await app({**scope, "state": {PRIVATE: True}}, receive, send)
+
+    return marked

@@ -42,6 +42,8 @@ def spec_from(
     said = {name: flags[name] for name in OPTIONS if name in flags}
     said["on"] = _where(flags) or (ANYWHERE if server is not None else None)
     said["labels"] = dict(_pair(text, "--label") for text in flags["label"])
+    said["on"] = flags["on"] or flags["target"]
+    said["labels"] = labels_from(flags["label"])
     said["env"] = _env(flags["env"], flags["env_file"])
     said["secrets"] = flags["secret"]
     return spec_of(workload, said)
@@ -55,6 +57,9 @@ def server_for(flags: Mapping[str, Any]) -> Server | None:
 def _where(flags: Mapping[str, Any]) -> str | None:
     where: str | None = flags["on"] or flags["target"]
     return where
+def labels_from(texts: Iterable[str]) -> dict[str, str]:
+    """Of `--label K=V`."""
+    return dict(_pair(text, "--label") for text in texts)
 
 
 def function_workload(entrypoint: str, args: str | None, kwargs: str | None) -> dict[str, Any]:

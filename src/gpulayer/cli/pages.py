@@ -19,6 +19,13 @@ GPULAYER_DEBUG    1: show where an error comes from, as --debug does
 NO_COLOR          no colours
 Inside a job: GPULAYER_JOB_ID, GPULAYER_ATTEMPT, GPULAYER_INPUT_DIR, GPULAYER_OUTPUT_DIR,
 GPULAYER_WORKSPACE.""",
+    "roles": """Who may do what on a server; each role has what the one before it has.
+  viewer      look at all jobs, logs, files and workers
+  submitter   submit jobs, and cancel and retry their own
+  operator    act on everybody's jobs; drain, resume and label workers
+  admin       invite, create and revoke tokens and workers; gc
+A worker may speak for itself alone, and fetch what its own tasks name. Whoever is logged in
+to the server's own machine as its user needs no token there and may do everything.""",
     "interrupts": """Ctrl-C in run: SIGINT to the job, TERM after 10 s, then KILL; a second one
 kills at once and waits for the proof; a third leaves. In a terminal that the job
 has for itself Ctrl-C is a key like any other; three within 2 s kill.

@@ -253,7 +253,8 @@ CREATE TABLE credentials (
 ) WITHOUT ROWID;
 CREATE INDEX credentials_of_worker ON credentials (worker_id) WHERE worker_id <> '';
 CREATE TRIGGER credentials_stay_revoked BEFORE UPDATE OF revoked_at ON credentials
-WHEN OLD.revoked_at IS NOT NULL AND NEW.revoked_at IS NOT OLD.revoked_at
+WHEN OLD.revoked_at IS NOT NULL
+    AND (NEW.revoked_at IS NULL OR NEW.revoked_at <> OLD.revoked_at)
 BEGIN SELECT RAISE(ABORT, 'a revoked credential stays revoked'); END;
 
 CREATE TABLE audit (
