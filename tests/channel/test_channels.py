@@ -12,7 +12,7 @@ import pytest
 
 from gpulayer.api.direct_channel import DirectChannel
 from gpulayer.api.endpoints import Far
-from gpulayer.api.server import BODY_BYTES
+from gpulayer.api.routes import BATCH_BYTES
 from gpulayer.api.worker_channel import HttpChannel
 from gpulayer.contracts.capabilities import WorkerCapabilities
 from gpulayer.contracts.messages import (
@@ -146,7 +146,7 @@ def test_a_report_past_the_limit_is_refused_by_name(plane: ServedPlane) -> None:
     channel = HttpChannel.over(plane.socket)
     worker = Worker(channel)
     worker.register()
-    end = Exit("succeeded", "exited", value="x" * (BODY_BYTES + (8 << 20)))
+    end = Exit("succeeded", "exited", value="x" * (BATCH_BYTES + (8 << 20)))
     with pytest.raises(RefusedError, match="64 MiB"):
         worker.report(TaskReport("t1", 1, "exited", 1.0, end, 0))
     assert worker.report().ok, "and the next one is not"

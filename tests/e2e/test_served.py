@@ -11,6 +11,7 @@ from gpulayer.api.endpoints import Far, parse
 from gpulayer.api.wire import Wire
 from gpulayer.contracts.principals import CredentialKind
 from gpulayer.errors import GPULayerError
+from tests.support.local_home import SECONDS
 from tests.support.served import IDS, Served
 
 pytestmark = pytest.mark.e2e
@@ -83,6 +84,7 @@ def test_another_fingerprint_is_not_spoken_to(served: Served) -> None:
 def test_a_taken_port_is_named_and_nothing_is_touched(served: Served) -> None:
     with Served(f"--listen={served.said['address']}") as other:
         assert other.said["error"]["code"] == "port-in-use"
+        assert other.process.wait(SECONDS) == 1
         assert other.processes() == []
 
 
