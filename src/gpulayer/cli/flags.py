@@ -57,6 +57,8 @@ def server_for(flags: Mapping[str, Any]) -> Server | None:
 def _where(flags: Mapping[str, Any]) -> str | None:
     where: str | None = flags["on"] or flags["target"]
     return where
+
+
 def labels_from(texts: Iterable[str]) -> dict[str, str]:
     """Of `--label K=V`."""
     return dict(_pair(text, "--label") for text in texts)
