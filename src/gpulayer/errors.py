@@ -217,6 +217,10 @@ _TABLE: tuple[Slug, ...] = (
          "function, in a module that is found from its own folder. The message carries what "
          "Python said; a module that it lacks is installed with "
          "`gpulayer run -- python -m pip install NAME`."),
+    Slug("source-refused", RefusedError, 2, 125, 422,
+         "The folder cannot be sent as it is: it is a home folder or holds one, or it has names "
+         "that are one name on another system, or a file that cannot be read. Send a folder of "
+         "its own, or none: `--source none`."),
     Slug("idempotency-conflict", RefusedError, 1, 125, 409,
          "The same idempotency key came with another job. Use a new key for a new job."),
     # --- finding --------------------------------------------------------------------------
@@ -266,6 +270,9 @@ _TABLE: tuple[Slug, ...] = (
     Slug("interpreter-gone", PreparationError, 1, 126, 409,
          "The Python that the job was to use is no longer there. `gpulayer retry JOB` looks for it "
          "again."),
+    Slug("bad-bundle", RefusedError, 1, 126, 422,
+         "The archive is not a source bundle that may be unpacked. Nothing of it was. Send the "
+         "folder itself: `gpulayer run --source DIR`."),
     # --- running --------------------------------------------------------------------------
     Slug("job-failed", JobFailedError, 1, 1, 409,
          "The job's own code failed. `gpulayer logs JOB` shows what it printed."),

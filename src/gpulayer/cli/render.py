@@ -136,14 +136,10 @@ def plain(text: object) -> str:
 
 
 def size(count: float | None) -> str:
-    """Bytes in steps of 1,000: `512 B`, `38 kB`, `4.1 GB`."""
-    if count is None:
-        return "-"
-    for unit in ("B", "kB", "MB", "GB"):
-        if count < 1000:
-            return f"{count:.0f} {unit}" if unit in ("B", "kB") else f"{count:.1f} {unit}"
-        count /= 1000
-    return f"{count:.1f} TB"
+    """Bytes as `bytes_text` says them; `-` for none."""
+    from gpulayer.contracts.durations import bytes_text  # not on the way of `--help`
+
+    return "-" if count is None else bytes_text(count)
 
 
 def moment(at: float | None) -> str:

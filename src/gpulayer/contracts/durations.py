@@ -73,6 +73,15 @@ def parse_gpus(text: str, option: str = "--gpus") -> GpuRequest:
     return request
 
 
+def bytes_text(count: float) -> str:
+    """Bytes in steps of 1,000: `512 B`, `38 kB`, `4.1 GB`."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:.0f} {unit}" if unit in ("B", "kB") else f"{count:.1f} {unit}"
+        count /= 1000
+    return f"{count:.1f} TB"
+
+
 def duration_text(seconds: float | None) -> str:
     """`0.2 s`, `41 s`, `3 min`, `2 h 5 min`, `3 d 4 h`; `-` for None."""
     if seconds is None:

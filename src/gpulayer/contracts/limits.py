@@ -111,6 +111,16 @@ ARRAY_ITEMS: Final = 10_000
 ARRAY_PARAMETERS: Final = 32
 """Names in `array.matrix`."""
 
+# --- a source bundle ----------------------------------------------------------------------
+SOURCE_BYTES: Final = 256 << 20
+"""A source bundle as it is sent: stored, not compressed."""
+
+SOURCE_ENTRIES: Final = 20_000
+"""Files in a source bundle."""
+
+SOURCE_UNPACKED_BYTES: Final = 2 << 30
+"""What a bundle's files may say that they hold together, and what is written of them."""
+
 # --- a job file ---------------------------------------------------------------------------
 FILE_BYTES: Final = 1024 * 1024
 """A job file."""

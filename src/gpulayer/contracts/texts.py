@@ -13,13 +13,13 @@ from pydantic import AfterValidator, WithJsonSchema
 
 from gpulayer.contracts import limits
 from gpulayer.contracts.base import refusal
+from gpulayer.contracts.safe_paths import path_fault
 
 _NAME = re.compile(r"[A-Za-z0-9_.-]+")
 _ARTIFACT = re.compile(r"artifact://sha256/[0-9a-f]{64}")
 _MODULE = r"(?!__\w+__(?:\.|:|\Z))[A-Za-z_][A-Za-z0-9_]*"
 _MODULES = re.compile(rf"{_MODULE}(?:\.{_MODULE})*")
 _ENTRYPOINT = re.compile(rf"{_MODULE}(?:\.{_MODULE})*:{_MODULE}")
-_DRIVE = re.compile(r"[A-Za-z]:")
 _IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@-]*")
 
 
@@ -72,38 +72,6 @@ def check_artifact(value: str) -> str:
             "use the address that `gpulayer put FILE` prints",
         )
     return value
-
-
-def path_fault(value: str) -> tuple[str, str] | None:
-    """Why a relative path is not safe and what to do; None if it is.
-
-    Safe on every system: no root, drive letter, backslash, NUL or control character, and no part
-    that is empty, `.` or `..`.
-    """
-    parts = value.split("/")
-    mend = 'use a path relative to the job, such as "data/x"'
-    if not value:
-        return "is empty", mend
-    if "\0" in value or not value.isprintable():
-        return "holds a control character", "take it out of the name"
-    if "\\" in value:
-        return "has a backslash", 'write it with forward slashes, such as "data/x"'
-    if value.startswith("/"):
-        return "is absolute", mend
-    if _DRIVE.match(value):
-        return "has a drive letter", mend
-    if ".." in parts:
-        return "leaves the job directory", mend
-    if "." in parts or "" in parts:
-        return "has a part that is empty or .", 'write it plainly, such as "data/x"'
-    if len(value.encode()) > limits.PATH_BYTES or len(parts) > limits.PATH_PARTS:
-        return (
-            f"is longer than {limits.PATH_BYTES} bytes or {limits.PATH_PARTS} folders",
-            "shorten it",
-        )
-    if any(len(part.encode()) > limits.PATH_PART_BYTES for part in parts):
-        return f"has a part longer than {limits.PATH_PART_BYTES} bytes", "shorten it"
-    return None
 
 
 def check_path(value: str) -> str:

@@ -97,9 +97,13 @@ FILES: dict[str, tuple[str, Callable[[int], str]]] = {
 }
 
 
+SOURCES = {"SOURCE_BYTES", "SOURCE_ENTRIES", "SOURCE_UNPACKED_BYTES"}
+"""Tried in `unit/artifacts`."""
+
+
 def test_the_table_is_tried_whole() -> None:
     rows = {name for name in vars(limits) if name.isupper()}
-    assert rows == {*SPECS, *FILES, "PROBLEMS"}
+    assert rows == {*SPECS, *FILES, "PROBLEMS", *SOURCES}
 
 
 @pytest.mark.parametrize("row", SPECS)

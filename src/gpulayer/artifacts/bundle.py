@@ -1,0 +1,208 @@
+"""The source of a job as one archive that is equal wherever the folder is equal."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shlex
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NoReturn
+
+from gpulayer.artifacts import zip_layout as layout
+from gpulayer.artifacts.listing import IGNORE_FILE, Found, Listing, list_source
+from gpulayer.artifacts.seen import NOTHING_SEEN, Contents, Seen
+from gpulayer.artifacts.strict_zip import one_name
+from gpulayer.artifacts.zip_layout import Entry
+from gpulayer.contracts import limits
+from gpulayer.contracts.durations import bytes_text
+from gpulayer.contracts.ids import Digest
+from gpulayer.errors import NotFoundError, RefusedError
+
+PIECE = 1 << 20
+_LARGEST = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """A folder as it was when it was looked at; its bytes are read again when they are sent."""
+
+    folder: str
+    digest: Digest
+    size: int
+    """Bytes of the archive."""
+    entries: tuple[Entry, ...]
+    left_out: str
+    """What was left out and why, in a few words."""
+
+    def say(self) -> str:
+        """`bundle: 14 files, 38 kB (left out: .git/ (version control))`."""
+        count = len(self.entries)
+        left = f" (left out: {self.left_out})" if self.left_out else ""
+        return f"bundle: {count} file{'s' * (count != 1)}, {bytes_text(self.size)}{left}"
+
+    def chunks(self) -> Iterator[bytes]:
+        """The archive. Raises RefusedError `source-refused` when a file is no longer as it was."""
+        for entry in self.entries:
+            yield layout.local_header(entry)
+            yield from self.content(entry)
+        yield layout.tail(self.entries)
+
+    def content(self, entry: Entry) -> Iterator[bytes]:
+        """The bytes of one file."""
+        size, crc = 0, 0
+        for data in _pieces(os.path.join(self.folder, entry.path), entry.path, entry.size):
+            size, crc = size + len(data), zlib.crc32(data, crc)
+            yield data
+        if (size, crc) != (entry.size, entry.crc):
+            _changed(entry.path)
+
+    def write(self, path: str | os.PathLike[str]) -> None:
+        """The archive as a file, which must not exist yet."""
+        with open(path, "xb") as file:
+            file.writelines(self.chunks())
+
+
+def build_source_bundle(
+    folder: str | os.PathLike[str],
+    *,
+    without: Iterable[str] = (),
+    seen: Seen = NOTHING_SEEN,
+    home: str | None = None,
+) -> Bundle:
+    """The source files below `folder` as an archive; see `listing` for which they are.
+
+    Same content, same bytes, same digest, on every system. `without`: paths that are left out.
+    `seen` remembers digests between calls. `home`: what counts as the home folder. Raises
+    RefusedError `source-refused` for a folder that cannot be sent, `too-large` past the limits;
+    NotFoundError where there is none.
+    """
+    folder = os.path.realpath(folder)
+    _require_own_folder(folder, os.path.expanduser("~") if home is None else home)
+    listing = list_source(folder, without)
+    require_limits(folder, listing)
+    twins = one_name(found.path for found in listing.files)
+    if twins is not None:
+        raise RefusedError(
+            "source-refused",
+            f"{twins[0]!r} and {twins[1]!r} are one name on some systems",
+            why="so the folder could not be unpacked there",
+            hint=f"echo {shlex.quote('/' + twins[0])} >> {IGNORE_FILE}",
+        )
+    contents = seen.look(folder, listing.files)
+    if contents is None:
+        contents = _read(folder, listing.files)
+        seen.keep(folder, listing.files, contents)
+    entries, digest = contents
+    return Bundle(folder, digest, layout.size_of(entries), entries, listing.say_left_out())
+
+
+def _require_own_folder(folder: str, home: str) -> None:
+    if not os.path.isdir(folder):
+        raise NotFoundError("file-not-found", f"{folder} is not a folder", hint="ls")
+    inside = os.path.realpath(home)
+    if os.path.commonpath((folder, inside)) == folder:
+        what = (
+            "your home folder" if folder == inside else f"{folder}, which holds your home folder,"
+        )
+        raise RefusedError(
+            "source-refused",
+            f"{what} is not sent as source",
+            why="it holds more than one program: keys, caches, other work",
+            hint="mkdir project",
+        )
+
+
+def require_limits(folder: str, listing: Listing) -> None:
+    """RefusedError `too-large` for a folder that is past them, with the ten largest files and the
+    line that leaves enough out."""
+    entries = [Entry(found.path, found.size, 0, False) for found in listing.files]
+    size, count = layout.size_of(entries), len(entries)
+    if size <= limits.SOURCE_BYTES and count <= limits.SOURCE_ENTRIES:
+        return
+    largest = sorted(entries, key=lambda entry: (-entry.size, entry.path))[:_LARGEST]
+    raise RefusedError(
+        "too-large",
+        f"the source in {folder} is {count:,} files of {bytes_text(size)} in all; up to "
+        f"{limits.SOURCE_ENTRIES:,} files and {bytes_text(limits.SOURCE_BYTES)} are sent",
+        why="the largest:\n"
+        + "\n".join(f"{bytes_text(entry.size):>8}  {entry.path}" for entry in largest),
+        hint=_shrink(entries, size),
+        details={"largest": [[entry.path, entry.size] for entry in largest]},
+    )
+
+
+def _shrink(entries: Sequence[Entry], size: int) -> str:
+    """The line that leaves out as many of the heaviest names at the top as it takes."""
+    weights: dict[str, tuple[int, int]] = {}
+    for entry in entries:
+        top = entry.path.partition("/")[0]
+        files, held = weights.get(top, (0, 0))
+        weights[top] = files + 1, held + entry.size
+    is_many = len(entries) > limits.SOURCE_ENTRIES
+    heaviest = sorted(weights, key=lambda top: weights[top][not is_many], reverse=True)
+    count, named = len(entries), []
+    while heaviest and (size > limits.SOURCE_BYTES or count > limits.SOURCE_ENTRIES):
+        named.append(heaviest.pop(0))
+        files, held = weights[named[-1]]
+        count, size = count - files, size - held
+    words = " ".join(shlex.quote(f"/{name}") for name in named[:_LARGEST])
+    return f"printf '%s\\n' {words} >> {IGNORE_FILE}"
+
+
+def _read(folder: str, files: Sequence[Found]) -> Contents:
+    """The checksum of each file and the digest of the whole."""
+    entries = []
+    whole = hashlib.sha256()
+    for found in files:
+        entry, pieces = _checked(folder, found)
+        whole.update(layout.local_header(entry))
+        for data in pieces:
+            whole.update(data)
+        entries.append(entry)
+    whole.update(layout.tail(entries))
+    return Contents(tuple(entries), Digest(whole.hexdigest()))
+
+
+def _checked(folder: str, found: Found) -> tuple[Entry, Iterable[bytes]]:
+    path = os.path.join(folder, found.path)
+    if found.size <= PIECE:
+        data = b"".join(_pieces(path, found.path, found.size))
+        if len(data) != found.size:
+            _changed(found.path)
+        return Entry(found.path, found.size, zlib.crc32(data), found.executable), (data,)
+    size, crc = 0, 0
+    for data in _pieces(path, found.path, found.size):
+        size, crc = size + len(data), zlib.crc32(data, crc)
+    if size != found.size:
+        _changed(found.path)
+    entry = Entry(found.path, found.size, crc, found.executable)
+    return entry, _pieces(path, found.path, found.size)
+
+
+def _pieces(path: str, name: str, size: int) -> Iterator[bytes]:
+    """Up to one byte more than `size`, so that a file that grows is noticed and ends."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open(descriptor, "rb", buffering=0) as file:
+            left = size + 1
+            while left and (data := file.read(min(PIECE, left))):
+                left -= len(data)
+                yield data
+    except OSError as error:
+        raise RefusedError(
+            "source-refused",
+            f"{name!r} cannot be read, so the folder is not sent",
+            why=error.strerror or str(error),
+            hint=f"echo {shlex.quote('/' + name)} >> {IGNORE_FILE}",
+        ) from error
+
+
+def _changed(name: str) -> NoReturn:
+    raise RefusedError(
+        "source-refused",
+        f"{name!r} changed while it was read, so the folder is not sent",
+        why="a job gets a folder as it was at one moment",
+        hint=f"echo {shlex.quote('/' + name)} >> {IGNORE_FILE}",
+    )
