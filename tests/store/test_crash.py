@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from gpulayer.storage import Store
+from tests.support.postgres import PostgresServer
 from tests.support.records import end, job_of, place, submit
 
 POINTS = ("begin", "statement", "executed", "commit", "committed", "answer")
@@ -80,6 +81,16 @@ def run_and_kill(path: str, point: str, nth: int, mode: str) -> Answered:
 @pytest.mark.parametrize("nth", [1, 2, 7, 38])
 @pytest.mark.parametrize("point", POINTS)
 def test_what_was_answered_survives_kill_9(path: str, point: str, nth: int, mode: str):
+    check_after_a_kill(path, point, nth, mode)
+
+
+@pytest.mark.parametrize("nth", [2, 37])
+@pytest.mark.parametrize("point", POINTS)
+def test_it_survives_on_a_server_too(postgres: PostgresServer, point: str, nth: int):
+    check_after_a_kill(postgres.shared(), point, nth, "thread")
+
+
+def check_after_a_kill(path: str, point: str, nth: int, mode: str) -> None:
     answered = run_and_kill(path, point, nth, mode)
     store = Store(path)
     assert store.check() == ()

@@ -10,6 +10,7 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
@@ -26,6 +27,7 @@ from gpulayer.contracts.states import (
 )
 from gpulayer.errors import GPULayerError
 from gpulayer.storage import Store, Tx
+from tests.support.postgres import PostgresServer
 from tests.support.records import a_job, a_task
 
 NAMES = st.sampled_from(["a-1", "a-2", "b-1", "b-2", "c-1"])
@@ -50,10 +52,15 @@ class Model:
 class StoreAgainstModel(RuleBasedStateMachine):
     """In memory or on disk, with or without the writer's thread, closed and opened at will."""
 
+    server: PostgresServer | None = None
+    """Set: in a database of it."""
+
     @initialize(inline=st.booleans(), on_disk=st.booleans())
     def begin(self, inline: bool, on_disk: bool) -> None:
         self.folder = tempfile.TemporaryDirectory()
         self.path = str(Path(self.folder.name) / "db.sqlite") if on_disk else ":memory:"
+        if self.server is not None:
+            self.path = self.server.shared()
         self.inline = inline
         self.store = Store(self.path, inline=inline)
         self.model = Model()
@@ -254,6 +261,22 @@ class StoreAgainstModel(RuleBasedStateMachine):
         assert isinstance(error, GPULayerError)
 
 
+class OnPostgres(StoreAgainstModel):
+    pass
+
+
+@pytest.fixture(scope="class", autouse=True)
+def _server(postgres: PostgresServer) -> None:
+    OnPostgres.server = postgres
+
+
+TestOnPostgres = OnPostgres.TestCase
+TestOnPostgres.settings = settings(
+    max_examples=8,
+    stateful_step_count=40,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+)
 TestStoreAgainstModel = StoreAgainstModel.TestCase
 TestStoreAgainstModel.settings = settings(
     max_examples=60,

@@ -79,6 +79,10 @@ class PostgresServer:
             self._process.wait(60)
             self._process = None
 
+    def kill(self) -> None:
+        """All of its processes at once, as a crash of the server would."""
+        self.stop(signal.SIGQUIT)
+
     def close(self) -> None:
         if self._shared is not None:
             self._shared.close()
