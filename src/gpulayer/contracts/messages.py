@@ -202,6 +202,9 @@ class Acquired(Message):
 
     ok: bool = True
     assignments: tuple[Assignment, ...] = ()
+    retract: tuple[Assignment, ...] = ()
+    """Taken back, unless it has begun to prepare them: the worker's word decides. Each that has not
+    ends as lost, reason `retracted`."""
     cancel: tuple[Cancel, ...] = ()
     probe: tuple[str, ...] = ()
     """Interpreters that a waiting job would use and that the worker has not told about: look at
@@ -212,7 +215,8 @@ class Acquired(Message):
     @property
     def is_news(self) -> bool:
         """Whether there is a reason to answer before the park is over."""
-        return bool(self.assignments or self.cancel or self.probe or self.leave or not self.ok)
+        orders = self.assignments or self.retract or self.cancel or self.probe
+        return bool(orders or self.leave or not self.ok)
 
 
 _NESTED: dict[tuple[str, str], type[Message]] = {
@@ -223,5 +227,6 @@ _NESTED: dict[tuple[str, str], type[Message]] = {
     ("ReportReply", "cancel"): Cancel,
     ("ReportReply", "assignments"): Assignment,
     ("Acquired", "assignments"): Assignment,
+    ("Acquired", "retract"): Assignment,
     ("Acquired", "cancel"): Cancel,
 }

@@ -1,5 +1,7 @@
 """What a worker is given: tasks to run, orders to end some, and the room for their logs.
 
+A worker that drains is asked to hand back what it has not begun.
+
 An assignment is handed out until the worker names it in an inventory, first with the reply to a
 report that made room for it (`reports`); an order to end a task, until the task has ended. Both are
 harmless twice. Only the newest acquire of a worker is served, so that nothing is handed to a
@@ -74,15 +76,21 @@ class Assignments:
         with self._ports.store.read() as reader:
             live = reader.live_tasks(worker_id=session.worker.id)
             orders = cancels(reader, session.worker.id)
-            new = [t for t in live if t.state is TaskState.ASSIGNED and t.id not in session.kept]
-            ready = [(("run", task.id), _assignment(reader, task)) for task in new]
+            # A worker that drains gives back what it has not begun; nothing is new to it.
+            drains = session.worker.draining
+            verb = "retract" if drains else "run"
+            new = [t for t in live if t.state is TaskState.ASSIGNED]
+            new = [t for t in new if drains or t.id not in session.kept]
+            ready = [((verb, task.id), _assignment(reader, task)) for task in new]
         # Not while reading: a report holds the session's lock when it asks the store.
         wanted: list[tuple[str, str]] = [key for key, _ in ready]
         wanted += [(order.mode, order.task_id) for order in orders]
         wanted += [("probe", path) for path in session.unprobed]
         due = session.hand_out(wanted, now, self._ports.settings.redeliver_seconds)
+        work = tuple(work for key, work in ready if key in due)
         return Acquired(
-            assignments=tuple(work for key, work in ready if key in due),
+            assignments=() if drains else work,
+            retract=work if drains else (),
             cancel=tuple(order for order in orders if (order.mode, order.task_id) in due),
             probe=tuple(sorted(path for path in session.unprobed if ("probe", path) in due)),
         )

@@ -67,14 +67,15 @@ class Queries:
         with self._ports.store.read() as reader:
             live = {task.job_id: task for task in reader.live_tasks()}
             told: dict[str, str] = {}
-            found = []
+            found, now = [], self._ports.clock.now()
             for job in reader.jobs(states=wanted, name=name, limit=limit):
                 task = live.get(job.id)
                 if task is None and job.state in TERMINAL_JOB_STATES:
                     task = _newest(reader.tasks(job.id))
                 if job.state is JobState.QUEUED and job.shape_id not in told:
                     told[job.shape_id] = _summary(reader, job)
-                waits = told[job.shape_id] if job.state is JobState.QUEUED else ""
+                is_placeable = job.state is JobState.QUEUED and job.not_before <= now
+                waits = told[job.shape_id] if is_placeable else ""
                 name_of_worker = self._worker(reader, task)
                 found.append(views.job_json(job, task=task, worker=name_of_worker, summary=waits))
             return found
@@ -158,10 +159,14 @@ class Queries:
             worker=self._worker(reader, task),
             result=reader.result(job.id),
             outputs=reader.outputs(job.id),
-            summary="" if job.state is JobState.SUCCEEDED else _summary(reader, job),
+            summary="" if self._says_why_itself(job) else _summary(reader, job),
             log_complete=self._is_log_complete(job, tasks),
             note=HIDDEN if self._hides_gpus(job) else "",
         )
+
+    def _says_why_itself(self, job: Job) -> bool:
+        """It needs no decision: it is done, or waits for the time of its next attempt."""
+        return job.state is JobState.SUCCEEDED or job.not_before > self._ports.clock.now()
 
     def _hides_gpus(self, job: Job) -> bool:
         """Whether a job here runs beside GPUs that it did not ask for and cannot see."""

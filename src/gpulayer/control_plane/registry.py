@@ -77,7 +77,7 @@ class Registry:
         return then(self._ports.write(record), meet)
 
     def drain(self, worker_id: WorkerId, draining: bool) -> Future[Worker]:
-        """Give it no new work (or again). What runs there goes on."""
+        """Give it no new work (or again). What has begun there goes on; the rest comes back."""
         return self._change(
             worker_id, lambda worker: dataclasses.replace(worker, draining=draining)
         )
@@ -113,6 +113,7 @@ class Registry:
             if session is not None:
                 session.worker = change(session.worker)
                 session.capabilities = WorkerCapabilities.from_json(session.worker.capabilities)
+                self._ports.wakeups.publish(worker_topic(worker.id))
             self._dispatch()
             return worker
 

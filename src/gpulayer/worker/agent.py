@@ -163,7 +163,10 @@ class Agent:
             self._session_over(now)
             return []
         self._leaving = self._leaving or reply.leave
-        self._given(reply.assignments, self._session.acquire_sent, now)
+        self._given((*reply.assignments, *reply.retract), self._session.acquire_sent, now)
+        for assignment in reply.retract:
+            if (slot := self.slots.get(assignment.task_id)) is not None:
+                self.slots.retract(slot)
         probes = [say.Probe(reply.probe)] if reply.probe else []
         return [*self._orders(reply.cancel), *probes]
 

@@ -151,6 +151,13 @@ class Slots:
             slot.exit = never_started(slot)
         return self.ending(slot)
 
+    def retract(self, slot: Slot) -> None:
+        """Hand it back, if nothing has been done for it."""
+        if slot.phase == "waiting":
+            slot.phase = "exited"
+            slot.log.size = 0
+            slot.exit = Exit(TaskState.LOST, Reason.RETRACTED, "handed back before it began")
+
     def disown(self, slot: Slot) -> list[Instruction]:
         """Its fence is stale: end it at once and say nothing."""
         slot.silent = True

@@ -40,6 +40,49 @@ def test_an_assignment_that_a_copy_of_the_call_took_is_handed_out_again() -> Non
         assert len(env.plane.acquire_now(same).result(0).assignments) == 1
 
 
+def test_a_worker_that_drains_hands_back_what_it_has_not_begun() -> None:
+    with Env() as env:
+        worker = env.worker("w1", cores=2)
+        running, waiting = env.submit(), env.submit()
+        env.run_pass()
+        acquired = worker.acquire(lost=True)
+        worker.acquires += 1
+        env.clock.advance(6)
+        worker.acquire()
+        worker.start(running)
+        (assignment,) = [a for a in acquired.assignments if a.job_id == waiting]
+        with env.plane.wakeups.subscribe("worker:w1") as parked:
+            env.plane.drain("w1").result(0)
+            assert parked.wait(0), "it hears of it at once"
+        env.clock.advance(6)
+        asked = worker.acquire()
+        assert asked.assignments == ()
+        assert [a.task_id for a in asked.retract] == [assignment.task_id]
+        held = worker.task(waiting)
+        worker.report(worker.ending(held, outcome="lost", reason="retracted", started_at=None))
+        assert (env.state(running), env.state(waiting)) == ("running", "queued")
+        assert (env.job(waiting).attempt, env.job(waiting).lost) == (0, 0)
+        other = env.worker("w2")
+        env.run_pass()
+        assert len(other.acquire().assignments) == 1
+        worker.finish(running)
+        env.submit()
+        env.run_pass()
+        assert worker.acquire().assignments == (), "nothing is new to it"
+
+
+def test_a_worker_that_resumes_is_given_work_again() -> None:
+    with Env() as env:
+        worker = env.worker()
+        env.plane.drain("w1").result(0)
+        env.submit()
+        env.run_pass()
+        assert not worker.acquire().is_news
+        env.plane.drain("w1", draining=False).result(0)
+        env.run_pass()
+        assert len(worker.acquire().assignments) == 1
+
+
 def test_registering_again_retires_the_acquires_before_it() -> None:
     with Env() as env:
         worker = env.worker()

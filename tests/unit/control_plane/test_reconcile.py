@@ -99,8 +99,15 @@ def test_a_retry_waits_for_its_delay() -> None:
         worker.start(job)
         worker.finish(job, code=1)
         due = env.job(job).not_before
-        assert due > env.clock.now()
+        now = env.clock.now()
+        assert due > now
         assert env.state(job) == "queued"
+        told = env.plane.job(job)
+        assert told["message"] == f"attempt 1 failed (exit code 1); next in {due - now:.1f} s"
+        assert told["decision_summary"] == env.plane.jobs()[0]["decision_summary"] == ""
+        data = env.plane.events(job)[-1]["data"]
+        assert data["delay_seconds"] == pytest.approx(due - now, abs=0.001)
+        assert data["attempts_used"] == 1
         env.advance(1)
         assert env.state(job) == "scheduled"
 

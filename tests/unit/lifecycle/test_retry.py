@@ -75,6 +75,12 @@ def test_a_retracted_task_counts_as_no_loss() -> None:
     assert verdict == Again(0.0, attempt=0, lost=0)
 
 
+def test_a_machine_that_its_owner_took_back_is_not_the_jobs_fault() -> None:
+    kind = (("preempted",), TaskState.LOST, Reason.PREEMPTED)
+    assert _decide(*kind, lost=CRASH_LIMIT - 1) == Again(0.5, attempt=1, lost=CRASH_LIMIT - 1)
+    assert _decide(*kind, began=False) == Again(0.0, attempt=0, lost=0)
+
+
 def test_an_envelope_that_is_gone_is_not_waited_for() -> None:
     assert isinstance(_decide(("worker_lost",), TaskState.LOST, Reason.ENVELOPE_LOST), Over)
     lost = _decide(("worker_lost",), TaskState.LOST, Reason.ENVELOPE_LOST, began=False)

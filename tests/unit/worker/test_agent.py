@@ -302,6 +302,24 @@ def test_an_answer_older_than_its_lease_starts_nothing(desk: Desk) -> None:
     assert desk.all(say.Run) == []
 
 
+def test_what_is_taken_back_ends_unless_it_has_begun(desk: Desk) -> None:
+    begun = desk.given()
+    later, unheard = desk.assignment(index=0, job_id="job"), desk.assignment(job_id="other")
+    desk.acquired(later)  # of the element that is being prepared: it waits
+    sent = desk.assignment()
+    asked = (desk.newest(say.Run).assignment, later, unheard)
+    desk.acquired(retract=asked)
+    told = {news.task_id: news.exit for news in desk.report().tasks}
+    assert set(told) == {later.task_id, unheard.task_id}
+    for end in told.values():
+        assert end is not None
+        assert (end.outcome, end.reason, end.started_at) == ("lost", "retracted", None)
+    desk.answer_report()
+    desk.acquired(unheard, sent)
+    assert desk.all(say.Run)[0].assignment.task_id == begun
+    assert unheard.task_id not in [run.assignment.task_id for run in desk.all(say.Run)]
+
+
 def test_the_next_attempt_waits_until_nothing_of_the_last_one_lives(desk: Desk) -> None:
     old = desk.running(job_id="job")
     desk.pass_time(5.0)

@@ -1,8 +1,8 @@
 """Whether a job gets another attempt, and when. Pure; the jitter comes in as a number.
 
-A loss before the workload began uses no attempt: nothing of it ran. A loss of any kind counts
-towards the crash limit, so that a job that ends each worker it meets stops by itself. A task
-that was taken back on purpose (`retracted`) counts as neither.
+A loss before the workload began uses no attempt: nothing of it ran. A loss counts towards the
+crash limit, so that a job that ends each worker it meets stops by itself; not so where the
+machine's owner took the machine back. A task that was handed back (`retracted`) counts as neither.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from gpulayer.contracts.records import Job, Task
 from gpulayer.contracts.states import Reason, TaskState
 
 CRASH_LIMIT = 5
-"""Losses after which a job is given out no more."""
+"""Attempts whose worker vanished, after which a job is given out no more."""
 BACKOFF_SECONDS = 1.0
 BACKOFF_CAP_SECONDS = 300.0
 
@@ -21,6 +21,8 @@ _VANISHED = frozenset(
     {Reason.WORKER_LOST, Reason.SUPERVISOR_LOST, Reason.PREEMPTED, Reason.RETRACTED}
 )
 """Losses that another machine may not meet. An envelope that is gone is gone everywhere."""
+_PLANNED = frozenset({Reason.PREEMPTED, Reason.RETRACTED})
+"""Losses of which the job is not suspected."""
 _NEVER_RAN = _VANISHED - {Reason.SUPERVISOR_LOST}
 """Losses that use no attempt where nothing had begun. A supervisor that dies may have begun the
 job and not told anybody, and a job must not run twice unasked."""
@@ -57,7 +59,7 @@ def decide(
 ) -> Again | Over:
     """What follows an attempt that neither succeeded nor was cancelled. `jitter` is in [0, 1)."""
     lost = job.lost
-    if outcome is TaskState.LOST and reason is not Reason.RETRACTED:
+    if outcome is TaskState.LOST and reason not in _PLANNED:
         lost += 1
     unused = outcome is TaskState.LOST and not began and reason in _NEVER_RAN
     wanted = job.attempt < job.max_attempts and _matches(job, outcome, reason, exit_code)
@@ -68,7 +70,8 @@ def decide(
             Reason.CRASH_LIMIT, lost, f"{lost} attempts were lost; the last on {task.worker_id}"
         )
     if unused:
-        return Again(backoff(lost - 1, jitter), job.attempt - 1, lost)
+        delay = 0.0 if reason in _PLANNED else backoff(lost - 1, jitter)
+        return Again(delay, job.attempt - 1, lost)
     return Again(backoff(job.attempt, jitter), job.attempt, lost)
 
 
