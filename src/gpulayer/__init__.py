@@ -9,6 +9,7 @@
     train.submit(0.1)             # a job
     list(train.map([0.1, 0.01]))  # many
     gl.run(["python", "prepare.py"], check=True)
+    gl.launch("train.py", procs_per_node=4)
 
 Names are loaded when they are used, so that importing this package costs next to nothing.
 """
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
     from gpulayer.sdk.failures import RemoteError
     from gpulayer.sdk.job import Job
     from gpulayer.sdk.remote import RemoteFunction, remote
-    from gpulayer.sdk.verbs import job, plan, run, submit
+    from gpulayer.sdk.verbs import job, launch, plan, run, submit
 
 _ERRORS = (
     "GPULayerError", "JobCancelledError", "JobError", "JobFailedError", "JobLostError",
@@ -64,6 +65,7 @@ _HOME = {
     "connect": "gpulayer.sdk.connect",
     "gather": "gpulayer.sdk.client",
     "job": "gpulayer.sdk.verbs",
+    "launch": "gpulayer.sdk.verbs",
     "plan": "gpulayer.sdk.verbs",
     "remote": "gpulayer.sdk.remote",
     "run": "gpulayer.sdk.verbs",
@@ -75,7 +77,7 @@ __all__ = [
     "JobFailedError", "JobLostError", "JobTimedOutError", "NotFoundError", "PreparationError",
     "RefusedError", "RemoteError", "RemoteFunction", "SchedulingError", "SpecError",
     "StorageError", "UnreachableError", "UsageError", "__version__", "as_completed", "connect",
-    "gather", "job", "plan", "remote", "run", "submit",
+    "gather", "job", "launch", "plan", "remote", "run", "submit",
 ]  # fmt: skip
 
 

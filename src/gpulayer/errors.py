@@ -293,6 +293,13 @@ _TABLE: tuple[Slug, ...] = (
     Slug("worker-lost", JobLostError, 1, 125, 409,
          "The worker, or the process that watched the job, ended while the job ran. `--retries` "
          "gives such a job out again by itself."),
+    Slug("not-joined", JobFailedError, 1, 125, 409,
+         "The nodes of a distributed job did not find each other in time, so no rank began. The "
+         "message names who was missing. Each node must reach the first one at the address and "
+         "port that it names."),
+    Slug("port-taken", JobFailedError, 1, 125, 409,
+         "Another process has the port at which the nodes of a distributed job were to meet. "
+         "Leave `rendezvous.port` out, and a free one is taken at each attempt."),
     Slug("job-not-finished", RefusedError, 1, 125, 409,
          "The job has not ended yet. `gpulayer wait JOB` waits for it."),
     Slug("no-result", RefusedError, 1, 125, 409,

@@ -19,7 +19,8 @@ from gpulayer.cli.wait import leave, until_finished
 from gpulayer.clock import SystemClock
 from gpulayer.contracts.durations import parse_duration
 from gpulayer.errors import UsageError
-from gpulayer.runtime.segments import BOTH, NOTE, PREPARE, STDERR, STDOUT, Record
+from gpulayer.runtime.rank_lines import RankLines, label
+from gpulayer.runtime.segments import BOTH, LAUNCHER, NOTE, PREPARE, STDERR, STDOUT, Record
 from gpulayer.sdk import log_lines
 
 STREAMS = {"stdout": {STDOUT, BOTH}, "stderr": {STDERR}, "prepare": {PREPARE, NOTE}}
@@ -29,7 +30,7 @@ _NAMES = {STDOUT: "stdout", BOTH: "stdout", STDERR: "stderr", PREPARE: "prepare"
 @click.command("logs")
 @click.argument("job", default="last")
 @options(
-    "follow", "tail", "since", "stream", "grep", "index", "exit_code", "json", "quiet",
+    "follow", "tail", "since", "stream", "grep", "rank", "index", "exit_code", "json", "quiet",
 )  # fmt: skip
 def command(
     job: str,
@@ -38,6 +39,7 @@ def command(
     since: str | None,
     stream: str | None,
     grep: str | None,
+    rank: int | None,
     index: int | None,
     exit_code: bool,
     as_json: bool,
@@ -58,15 +60,19 @@ def command(
     records = (
         record
         for record in log_lines.records(wire, found["id"], follow=follow)
-        if record.stream in wanted and record.time >= oldest and index in (None, record.index)
+        if record.stream in wanted
+        and record.time >= oldest
+        and index in (None, record.index)
+        and rank in (None, record.rank)
     )
+    has_ranks = rank is None and found["ranks"] > 1
     try:
         if as_json:
             _as_json(records, pattern, tail)
         elif tail is None and pattern is None:
-            _as_it_is(records)
+            _as_it_is(records, in_ranks=has_ranks)
         else:
-            _as_lines(records, pattern, tail)
+            _as_lines(records, pattern, tail, in_ranks=has_ranks)
         if exit_code:
             return code_of(until_finished(wire, found))
     except KeyboardInterrupt:
@@ -74,18 +80,36 @@ def command(
     return 0
 
 
-def _as_it_is(records: Iterable[Record]) -> None:
+def _as_it_is(records: Iterable[Record], *, in_ranks: bool) -> None:
+    """Byte for byte; lines of several ranks whole, and with the rank where a person reads."""
     out, err = Screen(sys.stdout), Screen(sys.stderr)
+    open_lines: dict[tuple[bool, int], RankLines] = {}
     for record in records:
-        (err if record.stream in (STDERR, NOTE) else out).write(record.data)
+        is_err = record.stream in (STDERR, NOTE)
+        data = record.data
+        if in_ranks and record.rank != LAUNCHER:
+            shows = (sys.stderr if is_err else sys.stdout).isatty()
+            mark = label(record.rank) if shows else b""
+            data = open_lines.setdefault((is_err, record.rank), RankLines(mark)).feed(data)
+        (err if is_err else out).write(data)
+    for (is_err, _), lines in open_lines.items():
+        (err if is_err else out).write(lines.rest())
 
 
-def _as_lines(records: Iterable[Record], pattern: re.Pattern[str] | None, tail: int | None) -> None:
+def _as_lines(
+    records: Iterable[Record],
+    pattern: re.Pattern[str] | None,
+    tail: int | None,
+    *,
+    in_ranks: bool,
+) -> None:
     screen = Screen(sys.stdout)
-    lines = log_lines.lines(iter(records))
-    chosen = (line for line in lines if pattern is None or pattern.search(line))
-    for line in chosen if tail is None else deque(chosen, maxlen=tail):
-        screen.write(line.encode(errors="replace") + b"\n")
+    shows = in_ranks and sys.stdout.isatty()
+    lines = log_lines.ranked_lines(iter(records))
+    chosen = ((rank, line) for rank, line in lines if pattern is None or pattern.search(line))
+    for rank, line in chosen if tail is None else deque(chosen, maxlen=tail):
+        mark = label(rank) if shows and rank != LAUNCHER else b""
+        screen.write(mark + line.encode(errors="replace") + b"\n")
 
 
 def _as_json(records: Iterable[Record], pattern: re.Pattern[str] | None, tail: int | None) -> None:
@@ -98,9 +122,9 @@ def _as_json(records: Iterable[Record], pattern: re.Pattern[str] | None, tail: i
 
 def _timed(records: Iterable[Record]) -> Iterator[dict[str, object]]:
     """Lines with the stream that they were written to and the time of their first piece."""
-    begun: dict[tuple[int, int], tuple[float, bytes]] = {}
+    begun: dict[tuple[int, int, int], tuple[float, bytes]] = {}
     for record in records:
-        key = (record.stream, record.index)
+        key = (record.stream, record.index, record.rank)
         at, rest = begun.pop(key, (record.time, b""))
         *whole, rest = (rest + record.data).split(b"\n")
         for line in whole:
@@ -112,9 +136,11 @@ def _timed(records: Iterable[Record]) -> Iterator[dict[str, object]]:
         yield _line(key, at, rest)
 
 
-def _line(key: tuple[int, int], at: float, data: bytes) -> dict[str, object]:
+def _line(key: tuple[int, int, int], at: float, data: bytes) -> dict[str, object]:
+    stream, index, rank = key
     text = data.removesuffix(b"\r").decode(errors="replace")
-    return {"time": at, "stream": _NAMES[key[0]], "index": key[1], "text": text}
+    whose = {"rank": None if rank == LAUNCHER else rank}
+    return {"time": at, "stream": _NAMES[stream], "index": index, **whose, "text": text}
 
 
 def _streams(stream: str | None, quiet: bool) -> set[int]:

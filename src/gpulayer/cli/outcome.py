@@ -67,16 +67,17 @@ def line(job: Mapping[str, Any]) -> str:
 
 def explained(wire: Wire, job: Mapping[str, Any]) -> GPULayerError:
     """The error for a job that ended badly, with what its log or its decision adds."""
-    from gpulayer.sdk.failures import failure_of
+    from gpulayer.sdk.failures import failed_rank, failure_of
 
-    lines = _last_lines(wire, job["id"]) if job["reason"] == "exited" else ()
+    rank = failed_rank(job)
+    lines = _last_lines(wire, job["id"], rank) if job["reason"] == "exited" else ()
     error = failure_of(job, tuple(lines))
     if isinstance(error, SchedulingError):
         _add_decision(error, wire, job)
     return error
 
 
-def _last_lines(wire: Wire, job_id: str) -> deque[str]:
+def _last_lines(wire: Wire, job_id: str, rank: int | None) -> deque[str]:
     from gpulayer.sdk import log_lines
 
     def bounded() -> Iterator[Any]:
@@ -85,7 +86,8 @@ def _last_lines(wire: Wire, job_id: str) -> deque[str]:
             size += len(record.data)
             if size > LOOKED_THROUGH:
                 return
-            yield record
+            if rank in (None, record.rank):
+                yield record
 
     return deque(log_lines.lines(bounded()), LAST_LINES)
 

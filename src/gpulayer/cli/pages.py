@@ -61,4 +61,7 @@ REASONS = {
     "retracted": "It was taken back from a worker before it began; no attempt was used.",
     "disk_full": "The disk was full.",
     "report_refused": "It ended, and its end could not be recorded: too much, or malformed.",
+    "rendezvous": "The nodes of a distributed job did not find each other in time.",
+    "port_taken": "Another process took the port at which the nodes were to meet.",
+    "peer_failed": "It was ended because another rank or node of its job had failed.",
 }

@@ -74,7 +74,7 @@ def _from_here(spec: Mapping[str, Any], words: Sequence[str]) -> tuple[dict[str,
 
     seen = world.of_terminal(line_of(spec))
     seen.close()
-    line = words if spec["workload"]["kind"] == "function" else seen.line
+    line = seen.line if spec["workload"]["kind"] == "command" else words
     return origin_of(seen, words), [
         ("command", shlex.join(line)),
         ("folder", seen.envelope["cwd"]),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import signal
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 import click
@@ -71,14 +72,22 @@ def command(
 
 
 def attached(
-    spec: dict[str, Any], words: list[str], key: str | None, is_talking: bool, with_stdin: bool
+    spec: dict[str, Any],
+    words: list[str],
+    key: str | None,
+    is_talking: bool,
+    with_stdin: bool,
+    beside: Mapping[str, Any] | None = None,
 ) -> int:
-    """Submit, relay until the end, and end as the job did. 125 and up only for what is ours."""
+    """Submit, relay until the end, and end as the job did. 125 and up only for what is ours.
+    `beside` is added to the job's origin."""
     wire = connect_to(None)
     seen = world.of_terminal(words)
-    spec["workload"]["command"] = seen.line
-    with Attachment.open(Places.find(), seen, stdin=with_stdin) as attachment:
-        origin = origin_of(seen, words) | {"attach_id": attachment.attach_id}
+    in_ranks = spec["workload"]["kind"] == "distributed"
+    if not in_ranks:
+        spec["workload"]["command"] = seen.line
+    with Attachment.open(Places.find(), seen, stdin=with_stdin, in_ranks=in_ranks) as attachment:
+        origin = origin_of(seen, words) | {"attach_id": attachment.attach_id} | dict(beside or {})
         body = {
             "spec": spec,
             "origin": origin,

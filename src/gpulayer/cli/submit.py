@@ -122,19 +122,28 @@ def words_of(spec: Mapping[str, Any]) -> list[str]:
     workload = spec["workload"]
     if workload["kind"] == "command":
         return list(workload["command"])
-    return [str(workload.get("entrypoint"))]
+    if workload["kind"] == "distributed" and workload.get("entrypoint"):
+        return ["python", workload["entrypoint"], *workload.get("args", ())]
+    return [str(workload.get("function") or workload.get("entrypoint"))]
+
+
+def is_function(workload: Mapping[str, Any]) -> bool:
+    return workload["kind"] == "function" or bool(workload.get("function"))
 
 
 def line_of(spec: Mapping[str, Any]) -> list[str]:
     """The line that decides which Python is meant: a function runs on the terminal's."""
-    return ["python"] if spec["workload"]["kind"] == "function" else words_of(spec)
+    return words_of(spec) if spec["workload"]["kind"] == "command" else ["python"]
 
 
 def queue(
-    spec: dict[str, Any], key: str | None = None, server: Server | None = None
+    spec: dict[str, Any],
+    key: str | None = None,
+    server: Server | None = None,
+    beside: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Submit a detached job: to `server`, or here with the world of this terminal. The job as its
-    plane knows it."""
+    plane knows it. `beside` is added to its origin."""
     from gpulayer.clock import SystemIds
 
     wire = connect_to(server)
@@ -144,20 +153,20 @@ def queue(
 
         body["origin"] = far_origin(words_of(spec))
     else:
-        body |= _from_here(spec)
+        body |= _from_here(spec, beside or {})
     job: dict[str, Any] = wire.call("POST", "/v1/jobs", body)
     return job
 
 
-def _from_here(spec: Mapping[str, Any]) -> dict[str, Any]:
+def _from_here(spec: Mapping[str, Any], beside: Mapping[str, Any]) -> dict[str, Any]:
     from gpulayer.sdk import world
     from gpulayer.sdk.origin import origin_of
     from gpulayer.sdk.places import Places
 
     seen = world.of_terminal(line_of(spec))
     try:
-        origin = origin_of(seen, words_of(spec))
-        if spec["workload"]["kind"] == "function":
+        origin = origin_of(seen, words_of(spec)) | dict(beside)
+        if is_function(spec["workload"]):
             origin["function"] = {"sys_path": [seen.envelope["cwd"]]}
         envelope = world.register_envelope(Places.find(), seen, keep=True)
         return {"origin": origin, "envelope_id": envelope}

@@ -11,6 +11,8 @@ from typing import Any
 
 import click
 
+from gpulayer.contracts import limits
+
 
 @dataclass(frozen=True, slots=True)
 class Verb:
@@ -27,6 +29,7 @@ class Verb:
 VERBS: tuple[Verb, ...] = (
     Verb("run", "Start work", "Run a command here and stay with it.", "run"),
     Verb("submit", "Start work", "Queue a command, function or job file.", "submit"),
+    Verb("launch", "Start work", "Run a training script on several processes.", "launch"),
     Verb("plan", "Start work", "Say where a job would run, and why.", "plan"),
     Verb("ps", "Look", "List jobs that are waiting or running.", "ps"),
     Verb("status", "Look", "Show one job.", "status"),
@@ -60,9 +63,10 @@ VERBS: tuple[Verb, ...] = (
 
 OTHER_WORDS = {
     "attach": "logs", "delete": "cancel", "describe": "status", "exec": "run", "info": "doctor",
-    "inspect": "status", "jobs": "ps", "kill": "cancel", "launch": "run", "prune": "gc",
+    "inspect": "status", "jobs": "ps", "kill": "cancel", "prune": "gc",
     "queue": "ps", "rm": "gc", "sbatch": "submit", "scancel": "cancel", "show": "status",
     "squeue": "ps", "srun": "run", "start": "submit", "tail": "logs", "top": "ps",
+    "torchrun": "launch",
 }  # fmt: skip
 """What other tools call our verbs: not taken, but understood by the message that refuses them."""
 
@@ -103,6 +107,11 @@ FLAGS: dict[str, Flag] = {
                      metavar="TIME"),
     "stdin": _flag("--stdin", about="`none`: give the job no standard input.",
                    metavar="none", type=click.Choice(["none"])),
+    "nodes": _flag("--nodes", about="Machines, or shares of one, that run it together.",
+                   metavar="N", type=click.IntRange(1, limits.NODES)),
+    "procs_per_node": _flag("--procs-per-node", about="Processes on each node. Default: one for "
+                            "each GPU.", metavar="N",
+                            type=click.IntRange(1, limits.PROCESSES_PER_NODE)),
     "file": _flag("-f", "--file", about="Read the job from a JSON or YAML file; - is standard "
                   "input.", metavar="FILE"),
     "args": _flag("--args", about="Positional arguments of a function, as a JSON list.",
@@ -148,6 +157,8 @@ FLAGS: dict[str, Flag] = {
                    metavar="TIME"),
     "stream": _flag("--stream", about="stdout, stderr or prepare.", metavar="NAME"),
     "grep": _flag("--grep", about="Only lines that match.", metavar="PATTERN"),
+    "rank": _flag("--rank", about="Rank of a distributed job.", metavar="N",
+                  type=click.IntRange(0)),
     "index": _flag("--index", about="Element of an array job.", metavar="N", type=int),
     "exit_code": _flag("--exit-code", about="End with the job's own exit code.", is_flag=True),
     "force": _flag("--force", about="End running jobs as well.", is_flag=True),

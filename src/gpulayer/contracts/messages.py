@@ -122,6 +122,10 @@ class Exit(Message):
     error: Mapping[str, Any] | None = None
     outputs: tuple[Mapping[str, Any], ...] = ()
     """[{path, digest, size, executable}], already in the artifact store."""
+    failed_rank: int | None = None
+    """Of a distributed job: the rank of this node that failed first."""
+    failed_at: float | None = None
+    """Unix time of that, by the node's clock."""
     usage: Mapping[str, Any] = field(default_factory=dict)
     """{user_seconds, system_seconds, max_rss_bytes}, where known."""
 

@@ -24,7 +24,10 @@ def not_yet(spec: JobSpec) -> list[Problem]:
 
 def _set_too_early(spec: JobSpec) -> Iterator[str]:
     if spec.workload.kind == "distributed":
-        yield "workload.kind"
+        if spec.workload.launcher != "torchrun":
+            yield "workload.launcher"
+        if spec.workload.num_workers > 1:
+            yield "workload.num_workers"
     for field, value in _VALUES.items():
         if _says_something(value(spec)):
             yield field

@@ -155,6 +155,12 @@ class Reason(StrEnum):
     DISK_FULL = "disk_full"
     REPORT_REFUSED = "report_refused"
     """The plane would not take what the worker told of its end: too large, or malformed."""
+    RENDEZVOUS = "rendezvous"
+    """The nodes of a distributed job did not find each other in time."""
+    PORT_TAKEN = "port_taken"
+    """Another process took the port at which they were to meet."""
+    PEER_FAILED = "peer_failed"
+    """Ended because another node or rank of the same job had failed."""
 
 
 def may_move(before: JobState | TaskState, after: JobState | TaskState) -> bool:

@@ -42,6 +42,7 @@ def job_json(
         "cancel_requested_at": job.cancel_requested_at,
         "worker": worker,
         "gpus": list(task.gpus) if task else [],
+        "ranks": ranks_of(job.spec),
         "phase": task.phase if task else None,
         "disconnected_since": task.disconnected_since if task and not job.finished_at else None,
         "task_id": task.id if task else None,
@@ -59,6 +60,12 @@ def job_json(
         "log_complete": log_complete,
         "note": note,
     }
+
+
+def ranks_of(spec: Mapping[str, Any]) -> int:
+    """How many processes the job is, in the sense of its launcher."""
+    work: Mapping[str, Any] = spec.get("workload") or {}
+    return int(work.get("num_workers") or 1) * int(work.get("procs_per_worker") or 1)
 
 
 def result_json(result: Result) -> dict[str, Any]:

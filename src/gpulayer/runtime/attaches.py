@@ -40,7 +40,8 @@ class Attach:
         return stdin
 
     def output(self, frame: str, data: bytes) -> None:
-        self.peer.send(frame, data)
+        if data:
+            self.peer.send(frame, data)
 
     def event(self, event: dict[str, Any]) -> None:
         self.peer.send_json(event)

@@ -150,7 +150,9 @@ class Dispatch:
         attach_id = request.get("attach_id") or f"{os.getpid()}.{self._next_attach}"
         if any(attach.attach_id == attach_id for attach in self._attaches.values()):
             raise RequestError("bad-request", "that attach is somebody's")
-        shape = {key: request.get(key) for key in ("streams", "merged", "mode", "terminal")}
+        shape = {
+            key: request.get(key) for key in ("streams", "merged", "mode", "terminal", "labels")
+        }
         attach = Attach(attach_id, peer, shape, envelope_id, fds.pop("stdin", -1))
         self._attaches[peer] = attach
         return {"attach_id": attach_id, "envelope_id": envelope_id}

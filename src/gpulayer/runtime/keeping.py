@@ -185,7 +185,7 @@ class _Keeping:
         )
 
         def out(source: Source, data: bytes) -> None:
-            segment.write(source.stream, data)
+            segment.write(source.stream, data, source.rank)
 
         for source in self._sources:
             if source.copying[0]:

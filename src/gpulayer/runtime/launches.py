@@ -10,6 +10,8 @@ A task is the object of `start`:
     timeout_seconds, grace_seconds                   from the exec; between TERM and KILL
     redact                                           [[name, value], ...]
     stdin "attach" | "null", unbuffered, log_limit_bytes
+    pipes                                            [{path, stream, rank}] of ranks; `rank` is
+                                                     then that of what the launcher says
 """
 
 from __future__ import annotations

@@ -13,6 +13,7 @@ from gpulayer.runtime import frames, segments, terminal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import Any
 
 MIRRORS = {"PAGER": "cat", "GIT_PAGER": "cat"}
@@ -26,12 +27,14 @@ class Source:
     in the log: should the supervisor die then, the keeper says that some are missing.
     """
 
-    __slots__ = ("copying", "fd", "frame", "stream")
+    __slots__ = ("copying", "fd", "frame", "rank", "stream")
 
-    def __init__(self, fd: int, stream: int, frame: str) -> None:
+    def __init__(self, fd: int, stream: int, frame: str, rank: int | None = None) -> None:
         self.fd = fd
         self.stream = stream
         self.frame = frame
+        self.rank = rank
+        """Of a distributed job: whose output it is. None: the task's own."""
         self.copying = memoryview(bytearray(1))
 
 
@@ -74,12 +77,15 @@ class Plumbing:
             self.keyboard = -1
 
 
-def lay(attach: dict[str, Any] | None, stdin: int) -> Plumbing:
+def lay(
+    attach: dict[str, Any] | None, stdin: int, pipes: Sequence[dict[str, Any]] = ()
+) -> Plumbing:
     """For the streams an `attach` describes; None for a job that nobody watches. `stdin` is a
-    descriptor to hand on, which this takes over, or -1."""
+    descriptor to hand on, which this takes over, or -1. `pipes` are named pipes of ranks."""
     plumbing = Plumbing()
     try:
         _lay(plumbing, attach or {}, stdin)
+        plumbing.sources += [_of_rank(pipe) for pipe in pipes]
     except BaseException:
         plumbing.close()
         raise
@@ -130,6 +136,13 @@ def _channel(
         os.set_blocking(reader, False)
     plumbing.sources.append(Source(reader, stream, frame))
     return writer
+
+
+def _of_rank(pipe: dict[str, Any]) -> Source:
+    """Opened for both, so that no rank waits for a reader and none that leaves is the end."""
+    fd = os.open(pipe["path"], os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
+    frame = frames.STDERR if pipe["stream"] == segments.STDERR else frames.STDOUT
+    return Source(fd, pipe["stream"], frame, pipe["rank"])
 
 
 def _replace(job: list[int], number: int, fd: int) -> None:

@@ -20,6 +20,9 @@ NOTE, STDOUT, STDERR, BOTH, PREPARE = 0, 1, 2, 3, 4
 """Streams: a sentence of ours, standard output, standard error, a terminal or both at once,
 and what was printed while the job was prepared."""
 
+LAUNCHER = 0xFFFF
+"""The rank of what the launcher of a distributed job says, which is none."""
+
 HEADER = struct.Struct(">BBHIdI")
 MAX_RECORD = 1 << 20
 
@@ -108,10 +111,10 @@ class Writer:
         self._unwritten = 0
         self._why = ""
 
-    def write(self, stream: int, data: bytes) -> None:
-        """Output of the job, already redacted."""
+    def write(self, stream: int, data: bytes, rank: int | None = None) -> None:
+        """Output of the job, already redacted. `rank`: whose, where it is not the task's own."""
         kept = data if self._room is None else data[: self._room]
-        self._append(stream, kept)
+        self._append(stream, kept, rank)
         if self._room is not None:
             self._room -= len(kept)
         if len(kept) < len(data):
@@ -135,10 +138,10 @@ class Writer:
             os.close(self.fd)
             self.fd = -1
 
-    def _append(self, stream: int, data: bytes) -> None:
+    def _append(self, stream: int, data: bytes, rank: int | None = None) -> None:
         if not data:
             return
-        if (self._unwritten and not self._own_up()) or not self._put(stream, data):
+        if (self._unwritten and not self._own_up()) or not self._put(stream, data, rank):
             self._unwritten += len(data)
 
     def _own_up(self) -> bool:
@@ -149,8 +152,9 @@ class Writer:
             self._unwritten = 0
         return True
 
-    def _put(self, stream: int, data: bytes) -> bool:
-        header = HEADER.pack(MAGIC, stream, self._rank, self._index, self._clock(), len(data))
+    def _put(self, stream: int, data: bytes, rank: int | None = None) -> bool:
+        whose = self._rank if rank is None else rank
+        header = HEADER.pack(MAGIC, stream, whose, self._index, self._clock(), len(data))
         try:
             written = os.writev(self.fd, (header, data))
             if written != len(header) + len(data):

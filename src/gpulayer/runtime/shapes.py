@@ -90,6 +90,7 @@ _TASK = {
     "environ": Each(str),
     "set": Each(str),
     "unset": [str],
+    "pipes": [{"path": str, "stream": Below(5), "rank": Below(1 << 16)}],
     "redact": [[str]],
     "unbuffered": bool,
 }
@@ -103,6 +104,7 @@ REQUESTS: dict[str, dict[str, Any]] = {
         "streams": Each(str),
         "merged": bool,
         "mode": str,
+        "labels": [int],
         "terminal": {"attrs": list, "rows": _CELLS, "cols": _CELLS},
     },
     "start": {"task": _TASK},

@@ -11,8 +11,8 @@ The protocol (frames: `gpulayer.runtime.frames`). Requests are `{"op", "seq", ..
               A new agent closes the older agent's connection.
     envelope  envelope, keep -> envelope_id; or envelope_id alone, before each submission from a
               connection that stays. Error: envelope-lost. Twice-safe.
-    attach    envelope, streams, merged, mode, terminal?, fds ["stdin"?, "cwd"?], attach_id? (of
-              an attach that an earlier supervisor had) -> attach_id, envelope_id.
+    attach    envelope, streams, merged, mode, terminal?, labels?, fds ["stdin"?, "cwd"?],
+              attach_id? (of one that an earlier supervisor had) -> attach_id, envelope_id.
               The connection then belongs to this attach: it gets
               {"event": "started" | "stopped" | "continued" | "flags" | "exited"} and frames 1, 2
               and T, and may send I frames and, with no answer, `signal`, `winsize`, `closed`,

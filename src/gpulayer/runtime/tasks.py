@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import signal
 
-from gpulayer.runtime import cgroup, crash, exits, frames, launches, plumbing, terminal
+from gpulayer.runtime import cgroup, crash, exits, frames, launches, plumbing, rank_lines, terminal
 from gpulayer.runtime.body import Body
 from gpulayer.runtime.journal import LISTED, Birth
 from gpulayer.runtime.keeper import Keeper
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from gpulayer.runtime.plumbing import Source
     from gpulayer.runtime.processes import Children
     from gpulayer.runtime.quick import Quick
+    from gpulayer.runtime.rank_lines import RankLines
 
 RECORD_SECONDS = 1.0
 """Between two tries to write an end to a disk that refuses it."""
@@ -69,6 +70,7 @@ class Task:
         self._attach: Attach | None = None
         self._keyboard: Keyboard | None = None
         self._pumps: list[Pump] = []
+        self._lines: dict[Source, RankLines] = {}
         self._deadline: Timer | None = None
         self._body: Body | Keeper
         self._isig = True
@@ -93,7 +95,8 @@ class Task:
     ) -> None:
         """Forks. OSError and SpawnError where that can't be; then nothing of it is left running."""
         stdin = attach.take_stdin() if attach and self._request.get("stdin") == "attach" else -1
-        self._plumbing = plumbing.lay(attach.request if attach else None, stdin)
+        shape = attach.request if attach else None
+        self._plumbing = plumbing.lay(shape, stdin, self._request.get("pipes") or ())
         try:
             redactors = [launches.redactor(self._request) for _ in self._plumbing.sources]
             self._body = self._make_body(envelope, leaf)
@@ -111,6 +114,7 @@ class Task:
         if attach is not None:
             attach.task = self
             attach.peer.drained = self._resume
+            self._lines = rank_lines.of(self._plumbing.sources, attach.request.get("labels") or ())
         for source, redactor in zip(self._plumbing.sources, redactors):  # noqa: B905  as many
             self._pumps.append(Pump(self._loop, source, redactor, self._out, self._choked))
         if self._plumbing.keyboard >= 0:
@@ -228,6 +232,9 @@ class Task:
         self._plumbing.close_held()
         for pump in self._pumps:
             pump.drain()
+        for source, lines in self._lines.items():
+            if self._attach is not None:
+                self._attach.output(source.frame, lines.rest())
         if self._keyboard is not None:
             self._keyboard.close()
         if ending["leftovers"]:
@@ -266,10 +273,11 @@ class Task:
 
     def _out(self, source: Source, data: bytes) -> None:
         crash.point("supervisor-read")
-        self._segment.write(source.stream, data)
+        self._segment.write(source.stream, data, source.rank)
         crash.point("supervisor-written")
         if self._attach is not None:
-            self._attach.output(source.frame, data)
+            lines = self._lines.get(source)
+            self._attach.output(source.frame, data if lines is None else lines.feed(data))
             if self._plumbing.controls >= 0:
                 self._mirror_signals(source.fd)
 

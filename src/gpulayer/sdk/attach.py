@@ -78,16 +78,19 @@ class Attachment:
         seen: World,
         *,
         stdin: bool = True,
+        in_ranks: bool = False,
         say: Callable[[str], None] | None = None,
     ) -> Self:
         """Register this terminal with the supervisor, before the job is submitted.
 
-        `stdin=False`: the job reads nothing. `say` gets lines for the person, without newline.
+        `stdin=False`: the job reads nothing. `in_ranks`: it will be several processes. `say` gets
+        lines for the person, without newline.
         Raises `wrong-world`, `plane-unreachable`.
         """
         screen = terminal.Screen.controlling()
         try:
-            request = AttachRequest(places, seen, screen, streams.decide(screen, stdin=stdin))
+            decide = streams.for_ranks if in_ranks else streams.decide
+            request = AttachRequest(places, seen, screen, decide(screen, stdin=stdin))
             supervisor, reply = request.send()
         except BaseException:
             if screen is not None:

@@ -34,6 +34,7 @@ class AttachRequest:
             "streams": decided.kinds,
             "merged": decided.merged,
             "mode": decided.mode,
+            "labels": decided.labels,
         }
         if screen is not None and decided.mode == "terminal":
             self._fields["terminal"] = screen.settings()

@@ -130,6 +130,24 @@ class Client:
             job.result()
         return job
 
+    def launch(
+        self,
+        program: str | os.PathLike[str] | Callable[..., Any],
+        /,
+        *,
+        nodes: int | None = None,
+        procs_per_node: int | None = None,
+        args: Sequence[Any] | Mapping[str, Any] = (),
+        **options: Any,
+    ) -> Job:
+        """Queue a script or a function on several processes, as torchrun starts them. The result
+        of a function is what rank 0 returned."""
+        from gpulayer.sdk import launching
+
+        work, origin = launching.described(program, args)
+        workload = launching.workload_of(work, nodes, procs_per_node, options.get("gpus"))
+        return self.submit_specs([spec_of(workload, self.placed(options))], origin=origin)[0]
+
     def plan(self, command: Sequence[str] | Mapping[str, Any], /, **options: Any) -> dict[str, Any]:
         """What would happen to the job, and why. Nothing is submitted."""
         self._wire()
@@ -171,10 +189,16 @@ class Client:
         return log_lines.records(self._wire(), job_id, follow=follow, query=query)
 
     def log_lines(
-        self, job_id: str, *, follow: bool = False, index: int | None = None
+        self,
+        job_id: str,
+        *,
+        follow: bool = False,
+        rank: int | None = None,
+        index: int | None = None,
     ) -> Iterator[str]:
         """The log as lines of text."""
-        return log_lines.lines(self.log_records(job_id, follow=follow, index=index))
+        found = self.log_records(job_id, follow=follow, index=index)
+        return log_lines.lines(record for record in found if rank in (None, record.rank))
 
     def future_of(self, job: Job) -> Future[Any]:
         """A future that is resolved when the job has ended."""

@@ -72,8 +72,8 @@ def require_known(options: Mapping[str, Any]) -> None:
 
 def default_name(workload: Mapping[str, Any]) -> str | None:
     """`train` for `python train.py`, `hello` for `./hello`, `square` for `m:square`."""
-    if workload["kind"] == "function":
-        word = str(workload["entrypoint"]).rpartition(":")[2]
+    if workload["kind"] != "command":
+        word = str(workload.get("function") or workload["entrypoint"]).rpartition(":")[2]
     else:
         words: Sequence[str] = workload["command"]
         programs = [word for word in words[1:] if not word.startswith("-")]

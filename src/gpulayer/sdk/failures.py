@@ -89,6 +89,12 @@ def failure_of(job: Mapping[str, Any], last_lines: Sequence[str] = ()) -> GPULay
     return error
 
 
+def failed_rank(job: Mapping[str, Any]) -> int | None:
+    """The rank of a distributed job that failed first, if one did."""
+    rank = ((job.get("result") or {}).get("error") or {}).get("rank")
+    return rank if isinstance(rank, int) else None
+
+
 def cause_of(reported: Mapping[str, Any]) -> Exception:
     """The remote exception: the same builtin class with the same arguments, else `RemoteError`."""
     kind, message = str(reported["type"]), str(reported.get("message", ""))
@@ -139,6 +145,8 @@ def _what(slug: str, job: Mapping[str, Any], reported: Mapping[str, Any]) -> str
         return f"was lost{where} ({tries}); whether its work was done is not known"
     if slug in _WANTS:
         return _WANTS[slug]
+    if slug in ("not-joined", "port-taken"):
+        return f"could not begin: {message}"
     if slug == "result-not-json":
         return f"returned what is not plain JSON: {message}"
     if job.get("reason") == "exited":
@@ -169,9 +177,11 @@ def _why(
 
 
 def _where(job: Mapping[str, Any]) -> str:
-    """` on lab-1 after 12 s`."""
+    """` in rank 3 on lab-1 after 12 s`."""
     started, finished = job.get("started_at"), job.get("finished_at")
-    on = f" on {job['worker']}" if job.get("worker") else ""
+    rank = failed_rank(job)
+    on = "" if rank is None else f" in rank {rank}"
+    on += f" on {job['worker']}" if job.get("worker") else ""
     return f"{on} after {duration_text(finished - started)}" if started and finished else on
 
 

@@ -95,9 +95,12 @@ class Job:
 
         return wrap_future(self.future()).__await__()
 
-    def logs(self, *, follow: bool = False, index: int | None = None) -> Iterator[str]:
-        """What it wrote, line by line without the line's end; stdout and stderr as they came."""
-        return self._client.log_lines(self.id, follow=follow, index=index)
+    def logs(
+        self, *, follow: bool = False, rank: int | None = None, index: int | None = None
+    ) -> Iterator[str]:
+        """What it wrote, line by line without the line's end; stdout and stderr as they came.
+        `rank`: only what that rank of a distributed job wrote."""
+        return self._client.log_lines(self.id, follow=follow, rank=rank, index=index)
 
     def events(self) -> list[dict[str, Any]]:
         """Its story, oldest first."""

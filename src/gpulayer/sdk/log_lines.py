@@ -38,12 +38,18 @@ def records(
 def lines(found: Iterator[segments.Record]) -> Iterator[str]:
     """Lines of text without their ends, each stream put together for itself. Bytes that are no
     UTF-8 are replaced."""
-    open_lines: dict[int, bytes] = {}
+    return (line for _, line in ranked_lines(found))
+
+
+def ranked_lines(found: Iterator[segments.Record]) -> Iterator[tuple[int, str]]:
+    """The same, each with the rank that wrote it."""
+    open_lines: dict[tuple[int, int], bytes] = {}
     for record in found:
-        *whole, rest = (open_lines.get(record.stream, b"") + record.data).split(b"\n")
+        key = (record.rank, record.stream)
+        *whole, rest = (open_lines.get(key, b"") + record.data).split(b"\n")
         for line in whole:
-            yield line.rstrip(b"\r").decode(errors="replace")
-        open_lines[record.stream] = rest
-    for rest in open_lines.values():
+            yield record.rank, line.rstrip(b"\r").decode(errors="replace")
+        open_lines[key] = rest
+    for (rank, _), rest in open_lines.items():
         if rest:
-            yield rest.decode(errors="replace")
+            yield rank, rest.decode(errors="replace")

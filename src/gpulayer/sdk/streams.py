@@ -14,18 +14,24 @@ from collections import deque
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from gpulayer.sdk.terminal import Screen
 
 
 class Streams:
     """What fds 0, 1 and 2 are, in the words of the supervisor's `attach`."""
 
-    __slots__ = ("kinds", "merged", "mode")
+    __slots__ = ("kinds", "labels", "merged", "mode")
 
-    def __init__(self, kinds: dict[str, str], merged: bool, mode: str) -> None:
+    def __init__(
+        self, kinds: dict[str, str], merged: bool, mode: str, labels: Sequence[int] = ()
+    ) -> None:
         self.kinds = kinds
         self.merged = merged
         self.mode = mode
+        self.labels = list(labels)
+        """Where a person reads lines of several ranks, each of which must say whose it is."""
 
 
 def fill_closed() -> None:
@@ -55,6 +61,14 @@ def decide(screen: Screen | None, *, stdin: bool = True) -> Streams:
     elif stdin and mode == "terminal":
         kinds["0"] = "terminal"
     return Streams(kinds, _same_file(1, 2), mode)
+
+
+def for_ranks(screen: Screen | None, *, stdin: bool = True) -> Streams:
+    """The same for a job of several processes: none of them has a terminal of its own, so keys
+    mean what they mean to us."""
+    kind = "passed" if stdin and not _is_controlling(0) else "null"
+    kinds = {"0": kind, "1": "pipe", "2": "pipe"}
+    return Streams(kinds, _same_file(1, 2), "plain", [fd for fd in (1, 2) if os.isatty(fd)])
 
 
 class Outlet:

@@ -1,8 +1,10 @@
-"""`gl.submit`, `gl.run`, `gl.plan`, `gl.job`: the client's words on the current plane."""
+"""`gl.submit`, `gl.run`, `gl.launch`, `gl.plan`, `gl.job`: the client's words on the present
+plane."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from gpulayer.sdk.connect import current
@@ -17,6 +19,21 @@ def submit(work: Sequence[str] | Mapping[str, Any], /, **options: Any) -> Job:
 def run(command: Sequence[str], /, *, check: bool = False, **options: Any) -> Job:
     """Run a command to its end; see `Client.run`."""
     return current(options.get("on")).run(command, check=check, **options)
+
+
+def launch(
+    program: str | os.PathLike[str] | Callable[..., Any],
+    /,
+    *,
+    nodes: int | None = None,
+    procs_per_node: int | None = None,
+    args: Sequence[Any] | Mapping[str, Any] = (),
+    **options: Any,
+) -> Job:
+    """Queue a script or a function on several processes; see `Client.launch`."""
+    return current(options.get("on")).launch(
+        program, nodes=nodes, procs_per_node=procs_per_node, args=args, **options
+    )
 
 
 def plan(work: Sequence[str] | Mapping[str, Any], /, **options: Any) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 from gpulayer.artifacts import collect
 from gpulayer.clock import Clock
 from gpulayer.contracts.messages import Assignment, Exit
+from gpulayer.runtime import segments
 from gpulayer.worker.channel import WorkerChannel
 from gpulayer.worker.instructions import Collect
 from gpulayer.worker.slots import note_of
@@ -96,7 +97,9 @@ class TaskRunner:
         folder = self._folder_of(order.task_id)
         end = ending.of_process(order.exit)
         if order.note.get("kind") == "function":
-            end = ending.with_result(end, folder)
+            end = ending.with_result(end, plan.result_file(folder))
+        elif order.note.get("kind") == "distributed":
+            end = ending.of_ranks(end, plan.ranks(folder))
         found = collect.outputs(plan.outputs(folder), channel.put_artifact)
         end = ending.with_outputs(end, found.outputs, found.note)
         return hiding.without_secrets(end, clean) if order.note.get("secrets") else end
@@ -130,6 +133,7 @@ def _start_message(task: TaskPlan) -> dict[str, Any]:
         "redact": [list(pair) for pair in task.redact],
         "stdin": "attach" if attached else "null",
         "unbuffered": attach_id is None,
+        **({"pipes": task.pipes, "rank": segments.LAUNCHER} if task.pipes else {}),
         "log_limit_bytes": LOG_BYTES,
         "note": note_of(assignment),
     }

@@ -9,11 +9,14 @@ import pytest
 from gpulayer.contracts import not_yet, validate_spec
 from tests.unit.contracts.specs import ARTIFACT, command, distributed, function
 
+DIRECT = {"kind": "distributed", "entrypoint": "train.py", "launcher": "direct"}
+
 
 @pytest.mark.parametrize(
     ("data", "fields"),
     [
-        (distributed(), ["workload.kind", "workload.source"]),
+        (distributed({"num_workers": 2}), ["workload.num_workers", "workload.source"]),
+        ({**command(), "workload": DIRECT}, ["workload.launcher"]),
         (function(source=ARTIFACT), ["workload.source"]),
         (command(inputs=[{"artifact": ARTIFACT, "path": "a"}]), ["inputs"]),
         (command(after=[{"job": "a"}]), ["after"]),
@@ -48,6 +51,7 @@ def test_a_field_without_effect_is_named(data: Any, fields: list[str]) -> None:
         command(secrets=[{"name": "A"}, {"name": "B", "source": "file", "key": "/run/b"}]),
         command(resources={"accelerator": "gpu", "gpu_models": ["a100"]}, priority=5),
         function(args=[1]),
+        {"workload": {"kind": "distributed", "entrypoint": "train.py", "procs_per_worker": 4}},
     ],
 )
 def test_what_says_nothing_is_let_through(data: Any) -> None:

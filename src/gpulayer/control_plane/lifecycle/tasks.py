@@ -44,6 +44,8 @@ _SLUGS = {
     Reason.PREEMPTED: "worker-lost",
     Reason.CRASH_LIMIT: "worker-lost",
     Reason.DISK_FULL: "disk-full",
+    Reason.RENDEZVOUS: "not-joined",
+    Reason.PORT_TAKEN: "port-taken",
 }
 
 _REASONS = {reason.value: reason for reason in Reason}

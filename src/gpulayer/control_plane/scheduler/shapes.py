@@ -30,7 +30,10 @@ def shape_of(spec: Mapping[str, Any], origin: Mapping[str, Any]) -> Shape:
     profile = PROFILES.get(resources.get("profile") or "")
     accelerator = resources.get("accelerator") or (profile.accelerator if profile else "cpu")
     gpus = resources.get("gpu_count") or (0 if accelerator == "cpu" else 1)
-    frameworks = _frameworks(profile.frameworks if profile else {}, resources.get("frameworks"))
+    implied = profile.frameworks if profile else {}
+    if workload.get("kind") == "distributed" and workload.get("launcher") != "direct":
+        implied = {"torch": "", **implied}  # its launcher is torchrun
+    frameworks = _frameworks(implied, resources.get("frameworks"))
     python = resources.get("python")
     targets = (placement.get("target") or "local", *placement.get("fallback_targets", ()))
     here = "local" in targets

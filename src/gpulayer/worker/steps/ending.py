@@ -13,8 +13,7 @@ from gpulayer.contracts.fitting import fitted
 from gpulayer.contracts.messages import Exit
 from gpulayer.contracts.states import Reason, TaskState
 from gpulayer.errors import SLUGS, GPULayerError, UsageError
-from gpulayer.runtime import exits, frames
-from gpulayer.worker.steps import plan
+from gpulayer.runtime import exits, frames, rank_shim
 
 RESULT_FILE_BYTES = 4 << 20
 """More than a runner ever writes."""
@@ -27,6 +26,7 @@ _REASONS = {
     "folder-gone": Reason.FOLDER_GONE,
     "interpreter-gone": Reason.NOT_FOUND,
     "disk-full": Reason.DISK_FULL,
+    "port-taken": Reason.PORT_TAKEN,
 }
 
 
@@ -65,9 +65,42 @@ def of_refusal(error: Exception, now: float) -> Exit:
     )
 
 
-def with_result(ending: Exit, folder: str) -> Exit:
+def of_ranks(ending: Exit, folder: str) -> Exit:
+    """Add which rank failed first and how, or why none began; of a function, what rank 0 returned
+    or the failed one raised. `folder` is that of the ranks."""
+    if ending.outcome == TaskState.SUCCEEDED:
+        return with_result(ending, os.path.join(folder, "0.result"))
+    if ending.outcome != TaskState.FAILED:
+        return ending
+    try:
+        ends = rank_shim.ends(folder)
+        first = rank_shim.first_failure(ends)
+        at = 0.0 if first is None else float(ends[first]["at"])
+    except (OSError, ValueError, TypeError):  # the job could put anything there
+        return ending
+    if first is None:
+        return _without_ranks(ending, folder, began=bool(ends))
+    ending = replace(ending, failed_rank=first, failed_at=at or None)
+    ending = with_result(ending, os.path.join(folder, f"{first}.result"))
+    slug = "killed" if ending.reason == Reason.KILLED else "job-failed"
+    error = ending.error or {"slug": slug, "message": ending.message}
+    message = f"rank {first}: {ending.message}"
+    return replace(ending, message=message, error={**error, "rank": first})
+
+
+def _without_ranks(ending: Exit, folder: str, *, began: bool) -> Exit:
+    why = _read(os.path.join(folder, "node.end"), {"slug": "str", "message": "str"})
+    if why is not None and "slug" in why and "message" in why:
+        reason = _REASONS.get(why["slug"], Reason.RENDEZVOUS)
+        return replace(ending, reason=reason, message=why["message"], error=why)
+    if began:
+        return ending
+    return replace(ending, message=f"the launcher ended before any rank began: {ending.message}")
+
+
+def with_result(ending: Exit, path: str) -> Exit:
     """Add what a function returned or raised, as its runner wrote it down."""
-    result = _read(plan.result_file(folder))
+    result = _result(path)
     if result is None:
         return ending  # it was ended before it could answer, or ended itself: the exit says how
     if ending.outcome == TaskState.SUCCEEDED and "value" in result:
@@ -86,20 +119,29 @@ def _no_number(text: str) -> float:
     raise ValueError(f"{text} is no number of JSON")
 
 
-def _read(path: str) -> Mapping[str, Any] | None:
-    """What the runner wrote, if it did: the job could put anything there, or a way to elsewhere."""
+def _result(path: str) -> Mapping[str, Any] | None:
+    result = _read(path, {})
+    if result is None or "error" not in result:
+        return result
+    try:
+        fitted("a result", result, _RESULT)
+        fitted("a result", {"slug": "", "message": "", **result["error"]}, _ERROR)
+    except (UsageError, TypeError):
+        return None
+    return {"error": {"slug": "job-failed", "message": "", **result["error"]}}
+
+
+def _read(path: str, shape: Mapping[str, str]) -> Mapping[str, Any] | None:
+    """What a runner wrote, if it did: the job could put anything there, or a way to elsewhere."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
         with open(fd, encoding="ascii") as file:
             if not stat.S_ISREG(os.fstat(fd).st_mode):
                 return None
             result = json.loads(file.read(RESULT_FILE_BYTES), parse_constant=_no_number)
-        if "error" in fitted("a result", result, _RESULT):
-            fitted("a result", {"slug": "", "message": "", **result["error"]}, _ERROR)
-            result["error"] = {"slug": "job-failed", "message": "", **result["error"]}
+        return fitted("a result", result, shape)
     except (OSError, ValueError, RecursionError, UsageError):
         return None
-    return result  # type: ignore[no-any-return]
 
 
 def with_outputs(ending: Exit, outputs: tuple[Mapping[str, Any], ...], note: str) -> Exit:

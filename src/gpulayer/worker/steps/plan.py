@@ -32,6 +32,8 @@ class TaskPlan:
     """The environment that `set` and `unset` change; None: that of the envelope."""
     cwd: str | None = None
     """None: that of the envelope."""
+    pipes: list[dict[str, Any]] = field(default_factory=list)
+    """Named pipes of ranks: path, stream, rank."""
     redact: list[tuple[str, str]] = field(default_factory=list)
     undo: ExitStack = field(default_factory=ExitStack)
 
@@ -59,6 +61,10 @@ def outputs(folder: str) -> str:
 
 def workspace(folder: str) -> str:
     return os.path.join(folder, "work")
+
+
+def ranks(folder: str) -> str:
+    return os.path.join(folder, "ranks")
 
 
 def call_file(folder: str) -> str:

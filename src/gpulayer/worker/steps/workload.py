@@ -11,7 +11,7 @@ import json
 import os
 
 from gpulayer.errors import PreparationError
-from gpulayer.worker.steps import plan
+from gpulayer.worker.steps import plan, ranks
 from gpulayer.worker.steps.plan import TaskPlan
 
 RESULT_BYTES = 1 << 20
@@ -21,8 +21,12 @@ _RUNNER = os.path.join(os.path.dirname(__file__), "..", "..", "runtime", "functi
 
 
 def choose(task: TaskPlan) -> None:
-    if task.workload["kind"] == "function":
-        _write_call(task)
+    kind = task.workload["kind"]
+    if kind == "distributed":
+        _launch(task, _interpreter(task))
+    elif kind == "function":
+        work = task.workload
+        _write_call(task, work["entrypoint"], work.get("args"), work.get("kwargs"))
         task.argv = [
             _interpreter(task),
             os.path.realpath(_RUNNER),
@@ -49,8 +53,21 @@ def _interpreter(task: TaskPlan) -> str:
     return path
 
 
-def _write_call(task: TaskPlan) -> None:
-    module, _, function = task.workload["entrypoint"].partition(":")
+def _launch(task: TaskPlan, python: str) -> None:
+    """Unbuffered, as torchrun does it: the output of a rank is a pipe."""
+    work = task.workload
+    if work.get("function"):
+        _write_call(task, work["function"], work.get("function_args"), work.get("function_kwargs"))
+        program = [python, "-u", os.path.realpath(_RUNNER), plan.call_file(task.folder)]
+        ranks.lay(task, python, program, results=True)
+    else:
+        script = str(task.assignment.origin.get("script") or work["entrypoint"])
+        program = [python, "-u", script, *(work.get("args") or ())]
+        ranks.lay(task, python, program, results=False)
+
+
+def _write_call(task: TaskPlan, entrypoint: str, args: object, kwargs: object) -> None:
+    module, _, function = entrypoint.partition(":")
     origin = task.assignment.origin
     where = origin.get("function") or {}
     call = {
@@ -59,8 +76,8 @@ def _write_call(task: TaskPlan) -> None:
         "file": where.get("file"),
         "source": where.get("source"),
         "sys_path": where.get("sys_path") or [origin.get("cwd") or "."],
-        "args": task.workload.get("args") or [],
-        "kwargs": task.workload.get("kwargs") or {},
+        "args": args or [],
+        "kwargs": kwargs or {},
         "stand_in": True,
         "result_bytes": RESULT_BYTES,
     }

@@ -31,7 +31,12 @@ def remove(folder: str) -> None:
     """Remove what the worker made for a task, whatever the job left in it. Links are not
     followed. The supervisor's own files stay; the folder itself goes with the last of them.
     """
-    for path in (plan.inputs(folder), plan.outputs(folder), plan.workspace(folder)):
+    for path in (
+        plan.inputs(folder),
+        plan.outputs(folder),
+        plan.workspace(folder),
+        plan.ranks(folder),
+    ):
         _remove_tree(path)
     for path in (plan.call_file(folder), plan.result_file(folder)):
         try:

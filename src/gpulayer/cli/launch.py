@@ -1,0 +1,66 @@
+"""`gpulayer launch SCRIPT`: run a training script on several processes, as torchrun does.
+
+With the streams, keys and exit code of `run`. What follows the script is the script's.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+import click
+
+from gpulayer.cli import render
+from gpulayer.cli.flags import server_for, spec_from, starting_options
+from gpulayer.cli.run import attached
+from gpulayer.cli.session import options
+from gpulayer.cli.submit import queue, words_of
+from gpulayer.errors import UsageError
+from gpulayer.sdk import launching
+
+
+@click.command("launch", context_settings={"allow_interspersed_args": False})
+@starting_options
+@options("nodes", "procs_per_node", "detach", "dry_run", "quiet")
+@click.argument("line", nargs=-1, type=click.UNPROCESSED, metavar="SCRIPT [ARGS]...")
+def command(
+    line: tuple[str, ...],
+    nodes: int | None,
+    procs_per_node: int | None,
+    detach: bool,
+    dry_run: bool,
+    quiet: bool,
+    **flags: Any,
+) -> int:
+    """Run a Python script on several processes, on one node or more, and stay until they end.
+
+    Each process finds its rank where torchrun puts it: RANK, LOCAL_RANK, WORLD_SIZE. The first
+    that fails ends all, and its exit code is this command's.
+    """
+    if not line:
+        raise UsageError("usage", "nothing to run", hint="gpulayer launch train.py")
+    script, *args = line
+    if not detach:
+        flags["on_unschedulable"] = flags["on_unschedulable"] or "fail"
+    entrypoint, beside = launching.script_of(script, os.getcwd())
+    workload = launching.workload_of(
+        {"entrypoint": entrypoint, "args": args}, nodes, procs_per_node, flags["gpus"]
+    )
+    server = server_for(flags)
+    spec = spec_from(workload, flags, server)
+    if dry_run:
+        from gpulayer.cli.plan import show
+
+        return show(spec, words_of(spec), server, as_json=False, quiet=quiet)
+    if detach:
+        render.data(queue(spec, flags["idempotency_key"], server, beside)["id"])
+        return 0
+    is_talking = sys.stderr.isatty() and not quiet
+    with_stdin = flags["stdin"] != "none"
+    words = ["python", script, *args]
+    if server is not None:
+        from gpulayer.cli.far_run import attached as attached_afar
+
+        return attached_afar(server, spec, words, flags["idempotency_key"], is_talking, with_stdin)
+    return attached(spec, words, flags["idempotency_key"], is_talking, with_stdin, beside)

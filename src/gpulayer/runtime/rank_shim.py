@@ -1,0 +1,146 @@
+"""Starts one rank and says how it ended: `PY rank_shim.py FOLDER`, by torchrun for each rank.
+
+One file (it is run by its path), the standard library alone, any Python from 3.8 up. torchrun
+lets all ranks share one output and tells exit codes in prose; so this process gives its rank a
+pipe of its own, waits for it, and writes down what wait(2) said before it ends in the same way.
+
+    FOLDER/rank.json           {argv, results, grace}
+    FOLDER/<local rank>.out    named pipes that the supervisor reads; also .err
+    FOLDER/<rank>.end          {began}, later {began, at, code, signal}; code as a shell tells it
+    FOLDER/<rank>.result       with `results`: the last word of argv, for a function's runner
+
+The rank has a process group of its own, so that a signal to this one's group reaches it once, by
+us. It dies with us (prctl(2) PR_SET_PDEATHSIG, where there is one).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import resource
+import signal
+import sys
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, NoReturn
+
+_PR_SET_PDEATHSIG = 1
+_PASSED_ON = (
+    signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2,
+)  # fmt: skip
+_NOT_FOUND, _NOT_EXECUTABLE = 127, 126
+
+
+def main() -> NoReturn:
+    folder, rank = sys.argv[1], int(os.environ["RANK"])
+    with open(os.path.join(folder, "rank.json"), encoding="ascii") as file:
+        plan = json.load(file)
+    for number, name in ((1, "out"), (2, "err")):
+        pipe = os.path.join(folder, "{}.{}".format(os.environ["LOCAL_RANK"], name))
+        descriptor = os.open(pipe, os.O_WRONLY)
+        os.dup2(descriptor, number)
+        os.close(descriptor)
+    argv = list(plan["argv"])
+    if plan["results"]:
+        argv.append(os.path.join(folder, "{}.result".format(rank)))
+    record = os.path.join(folder, "{}.end".format(rank))
+    began = time.time()
+    write(record, {"began": began})
+    status = _run(argv, plan["grace"])
+    signum = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
+    code = 128 + signum if signum else os.WEXITSTATUS(status)
+    write(record, {"began": began, "at": time.time(), "code": code, "signal": signum})
+    end_as(code, signum)
+
+
+def end_as(code: int, signum: int | None) -> NoReturn:
+    """End as somebody else did."""
+    if signum:
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        signal.signal(signum, signal.SIG_DFL) if signum != signal.SIGKILL else None
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signum])
+        os.kill(os.getpid(), signum)
+    os._exit(code)
+
+
+def ends(folder: str) -> dict[int, dict[str, Any]]:
+    """What the ranks of a node have written down, whole. One that began and has no end was killed
+    together with its shim, before the others heard of it."""
+    found: dict[int, dict[str, Any]] = {}
+    for name in os.listdir(folder):
+        stem, _, kind = name.rpartition(".")
+        if kind == "end" and stem.isdigit():
+            with open(os.path.join(folder, name), encoding="ascii") as file:
+                found[int(stem)] = {"at": 0.0, "code": 137, "signal": 9, **json.load(file)}
+    return found
+
+
+def first_failure(found: dict[int, dict[str, Any]]) -> int | None:
+    """The rank that failed first."""
+    failed = [(end["at"], rank) for rank, end in found.items() if end["code"] != 0]
+    return min(failed)[1] if failed else None
+
+
+def write(path: str, value: Any) -> None:
+    """All or nothing."""
+    draft = path + ".part"
+    with open(draft, "w", encoding="ascii") as file:
+        json.dump(value, file)
+    os.replace(draft, path)
+
+
+def _run(argv: list[str], grace: float) -> int:
+    try:
+        prctl = ctypes.CDLL(None).prctl
+    except (OSError, AttributeError):
+        prctl = None  # not Linux
+    parent = os.getpid()
+    signal.pthread_sigmask(signal.SIG_BLOCK, _PASSED_ON)  # none is lost before the rank is there
+    pid = os.fork()
+    if pid == 0:
+        _become(argv, parent, prctl)
+
+    def pass_on(signum: int, _: Any) -> None:
+        _send(pid, signum)
+        if signum in (signal.SIGTERM, signal.SIGINT):
+            signal.setitimer(signal.ITIMER_REAL, grace)
+
+    for signum in _PASSED_ON:
+        signal.signal(signum, pass_on)
+    signal.signal(signal.SIGALRM, lambda *_: _send(pid, signal.SIGKILL))
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _PASSED_ON)
+    return os.waitpid(pid, 0)[1]
+
+
+def _become(argv: list[str], parent: int, prctl: Any) -> NoReturn:
+    code = _NOT_EXECUTABLE
+    try:
+        os.setpgid(0, 0)
+        if prctl is not None:
+            prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+        if os.getppid() == parent:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, _PASSED_ON)
+            for signum in (signal.SIGPIPE, signal.SIGXFSZ):
+                signal.signal(signum, signal.SIG_DFL)  # Python ignores them, and exec keeps that
+            os.execvp(argv[0], argv)
+    except FileNotFoundError as error:
+        code = _NOT_FOUND
+        os.write(2, "{}: {}\n".format(argv[0], error.strerror).encode())
+    except OSError as error:
+        os.write(2, "{}: {}\n".format(argv[0], error.strerror).encode())
+    finally:
+        os._exit(code)
+
+
+def _send(pid: int, signum: int) -> None:
+    try:
+        os.kill(pid, signum)
+    except ProcessLookupError:
+        pass
+
+
+if __name__ == "__main__":
+    main()

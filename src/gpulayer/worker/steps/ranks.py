@@ -1,0 +1,86 @@
+"""The files by which a node of a distributed job is started, and the words that start it.
+
+    FOLDER/ranks/node.json, rank.json     what `runtime.node_shim` and `rank_shim` are told
+    FOLDER/ranks/<local rank>.out, .err   a named pipe for each output of each rank
+
+Part of the step `workload`. The shims run on the job's own interpreter, which needs nothing of
+GPUlayer.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from gpulayer.runtime import distributed, segments
+from gpulayer.worker.steps import plan
+from gpulayer.worker.steps.plan import TaskPlan
+
+_RUNTIME = os.path.realpath(os.path.join(os.path.dirname(__file__), "..", "..", "runtime"))
+
+
+def lay(task: TaskPlan, python: str, program: Sequence[str], *, results: bool) -> None:
+    """Set the task's command and pipes for ranks that each run `program`. `results`: it is a
+    function's runner, which is told where to write."""
+    folder = plan.ranks(task.folder)
+    os.makedirs(folder, 0o700, exist_ok=True)
+    procs = int(task.workload.get("procs_per_worker") or 1)
+    node = task.assignment.rank
+    ranks = distributed.ranks_of(node, procs)
+    task.pipes = [pipe for local, rank in enumerate(ranks) for pipe in _pipes(folder, local, rank)]
+    grace = distributed.GRACE_SECONDS
+    _write(folder, "rank.json", {"argv": list(program), "results": results, "grace": grace})
+    _write(folder, "node.json", _node(task, python, node, procs))
+    task.argv = [python, "-I", "-S", os.path.join(_RUNTIME, "node_shim.py"), folder]
+
+
+def _node(task: TaskPlan, python: str, node: int, procs: int) -> dict[str, Any]:
+    rendezvous: Mapping[str, Any] = task.workload.get("rendezvous") or {}
+    patience = float(rendezvous.get("join_timeout_seconds") or 300)
+    nodes = int(task.workload.get("num_workers") or 1)
+    resources: Mapping[str, Any] = task.spec.get("resources") or {}
+    address, interface = distributed.LOOPBACK, distributed.loopback(os.uname().sysname)
+    launcher = distributed.torchrun(
+        python,
+        nodes=nodes,
+        node=node,
+        procs=procs,
+        job=task.assignment.job_id,
+        patience=patience,
+        address=address,
+    )
+    shim = [python, "-I", "-S", os.path.join(_RUNTIME, "rank_shim.py")]
+    cores = float(resources.get("cpu_cores") or 1)
+    return {
+        "launcher": launcher,
+        "ranks": [*shim, plan.ranks(task.folder)],
+        "nodes": nodes,
+        "node": node,
+        "address": address,
+        "port": int(rendezvous.get("port") or 0),
+        "token": "",
+        "names": [],
+        "join_seconds": patience,
+        "scrub": distributed.scrub(),
+        "defaults": distributed.defaults(procs, cores, interface),
+    }
+
+
+def _pipes(folder: str, local: int, rank: int) -> list[dict[str, Any]]:
+    found = []
+    for name, stream in (("out", segments.STDOUT), ("err", segments.STDERR)):
+        path = os.path.join(folder, f"{local}.{name}")
+        try:
+            os.mkfifo(path, 0o600)
+        except FileExistsError:
+            pass  # an earlier try of the same task
+        found.append({"path": path, "stream": stream, "rank": rank})
+    return found
+
+
+def _write(folder: str, name: str, value: Mapping[str, Any]) -> None:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+    with os.fdopen(os.open(os.path.join(folder, name), flags, 0o600), "w", encoding="ascii") as f:
+        json.dump(value, f)
