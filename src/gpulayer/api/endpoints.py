@@ -25,6 +25,7 @@ KEEP_ALIVE = (20, 5, 4)
 
 _ADDRESS = re.compile(r"(gl|https|http)://(\[[0-9a-fA-F:.]+\]|[\w.-]+):(\d{1,5})(?:/(.*))?")
 _PIN = re.compile(r"(?:([A-Za-z0-9_-]+)-)?sha256\.([0-9a-fA-F]{64})")
+_CODE = re.compile(r"[A-Za-z0-9_-]+")
 _TOO_OLD = {"UNSUPPORTED_PROTOCOL", "TLSV1_ALERT_PROTOCOL_VERSION", "NO_PROTOCOLS_AVAILABLE"}
 
 
@@ -164,7 +165,7 @@ class Address:
 
 def parse(text: str) -> Address:
     """Reads `gl://HOST:PORT/CODE-sha256.FP`, the same without a code, https in place of gl, and
-    `http://HOST:PORT` on loopback. Raises `usage` and `not-encrypted`; sends nothing."""
+    `http://HOST:PORT/CODE` on loopback. Raises `usage` and `not-encrypted`; sends nothing."""
     match = _ADDRESS.fullmatch(text.strip())
     if match is None or not 0 < int(match[3]) < 65_536:
         raise _unreadable(text, "it is not gl://HOST:PORT/...-sha256.FINGERPRINT")
@@ -172,9 +173,9 @@ def parse(text: str) -> Address:
     if scheme == "http":
         if not (name == "localhost" or _is_loopback(name)):
             raise _not_encrypted(f"http://{match[2]}:{port}")
-        if rest:
-            raise _unreadable(text, "an http address has nothing behind its port")
-        return Address(Far(name, port))
+        if rest and _CODE.fullmatch(rest) is None:
+            raise _unreadable(text, "an http address has at most a code behind its port")
+        return Address(Far(name, port), rest or None)
     pinned = _PIN.fullmatch(rest)
     if pinned is None:
         raise _unreadable(text, "its fingerprint, sha256. and 64 digits, is missing or cut off")

@@ -62,7 +62,7 @@ ROUTES: tuple[Route, ...] = (
     Route("workers", "GET", "/v1/workers", "Workers, what they have and what they do.",
           "plane.look"),
     Route("drain", "POST", "/v1/workers/{worker}/drain", "Give it no new work.",
-          "worker.manage", "worker"),
+          "worker.drain", "worker"),
     Route("resume", "POST", "/v1/workers/{worker}/resume", "Give it work again.",
           "worker.manage", "worker"),
     Route("label", "POST", "/v1/workers/{worker}/label", "Grant it labels, or take some away.",

@@ -65,10 +65,10 @@ class HttpChannel:
         self._closed = False
 
     @classmethod
-    def over(cls, where: str | Endpoint) -> HttpChannel:
+    def over(cls, where: str | Endpoint, token: Callable[[], str] | None = None) -> HttpChannel:
         """One try per call: an agent that hears nothing registers again, and that is the one way
         back."""
-        return cls(lambda revive: Wire(where, revive=revive, tries=1))
+        return cls(lambda revive: Wire(where, token=token, revive=revive, tries=1))
 
     def register(self, message: Register) -> Registered:
         return Registered.from_json(self._post(self._reports, "register", message.to_json()))

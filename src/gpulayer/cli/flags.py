@@ -41,8 +41,6 @@ def spec_from(
     """The job for a workload and the flags that were given, on its way to `server`."""
     said = {name: flags[name] for name in OPTIONS if name in flags}
     said["on"] = _where(flags) or (ANYWHERE if server is not None else None)
-    said["labels"] = dict(_pair(text, "--label") for text in flags["label"])
-    said["on"] = flags["on"] or flags["target"]
     said["labels"] = labels_from(flags["label"])
     said["env"] = _env(flags["env"], flags["env_file"])
     said["secrets"] = flags["secret"]

@@ -21,7 +21,7 @@ from gpulayer.worker.process import Outside, Worker
 
 def main() -> None:
     places = Places.from_argv(sys.argv[1:5])
-    complaints = _Complaints()
+    complaints = Complaints()
     outside = Outside(
         lock=os.path.join(places.state, "agent.lock"),
         tasks=places.tasks,
@@ -40,7 +40,7 @@ def main() -> None:
     os._exit(0)  # calls that are still parked hold nothing worth waiting for
 
 
-class _Complaints:
+class Complaints:
     """Writes an error down, not again while the same one repeats. Raises nothing: on a full disk
     the complaint is lost, and the thread that complains is not."""
 

@@ -16,6 +16,8 @@ KINDS = {
     "gpulayer.sdk.plane_process": "plane",
     "gpulayer.cli.serve_process": "plane",
     "gpulayer.sdk.agent_process": "agent",
+    "gpulayer.sdk.joined_process": "agent",
+    "gpulayer.sdk.joined_warden": "warden",
     "gpulayer.runtime.supervisor": "supervisor",
 }
 
@@ -45,7 +47,7 @@ def wake(places: Places) -> None:
 def end(places: Places, *kinds: str) -> None:
     """End what is left of those kinds (or all), and wait for each: TERM, then KILL. A supervisor
     ends its tasks first. Safe to repeat."""
-    for kind in kinds or ("plane", "agent", "supervisor"):
+    for kind in kinds or ("plane", "warden", "agent", "supervisor"):
         gone = [_Watched(pid) for found, pid in running(places) if found == kind]
         for number in (signal.SIGTERM, signal.SIGKILL):
             for process in gone:

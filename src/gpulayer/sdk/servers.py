@@ -150,10 +150,17 @@ class Servers:
                 raise self._unknown(name)
             if known["current"] == name:
                 known["current"] = None
+        self._forget_token(name)
+
+    def _forget_token(self, name: str) -> None:
+        """Wherever it is: also as the one that was made to log in with."""
         try:
+            token = read_token(self.token_file(name))
+            for other in os.listdir(self._tokens):
+                if read_token(self.token_file(other)) == token:
+                    os.unlink(self.token_file(other))
+        except GPULayerError:
             os.unlink(self.token_file(name))
-        except FileNotFoundError:
-            pass
 
     def _unknown(self, name: str) -> NotFoundError:
         known = ", ".join([LOCAL, *self.all()])
@@ -195,8 +202,12 @@ class Servers:
             os.close(lock)
 
 
+def is_name(text: str) -> bool:
+    return _NAME.fullmatch(text) is not None and text != LOCAL
+
+
 def require_name(name: str) -> None:
-    if _NAME.fullmatch(name) is None or name == LOCAL:
+    if not is_name(name):
         raise UsageError(
             "usage",
             f"{name!r} cannot be the name of a server",

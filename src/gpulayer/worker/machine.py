@@ -28,13 +28,16 @@ _FENCE = b"GPULAYER_FENCE="
 class ThisMachine:
     """Thread-safe."""
 
-    def __init__(self, folder: str, environ: Mapping[str, str] | None = None) -> None:
-        """`folder` is where workspaces are made."""
+    def __init__(
+        self, folder: str, environ: Mapping[str, str] | None = None, python: str = ""
+    ) -> None:
+        """`folder` is where workspaces are made, `python` the worker's own; empty: this one."""
         self._machine = Machine(environ=dict(os.environ if environ is None else environ))
         self._lock = Lock()
+        self._chosen = python if python != sys.executable else ""
         self._known = dataclasses.replace(
             discover_fast(self._machine, workspace=Path(folder)),
-            interpreters=(Interpreter(sys.executable, sys.version.split()[0]),),
+            interpreters=(_own(python),),
         )
         self._has_sign = self._known.gpus is None
 
@@ -55,6 +58,8 @@ class ThisMachine:
             with self._lock:
                 self._known = with_gpus(self._known, report)
             told(self.at_once())
+        if self._chosen:
+            self._add([self._look_at(self._chosen)])
         found = find_interpreters(
             self._machine.environ, run=self._machine.run, drivers=Drivers.of(self._known)
         )
@@ -83,6 +88,13 @@ class ThisMachine:
             known = {i.path: i for i in self._known.interpreters if i.frameworks is not None}
             known |= {i.path: i for i in found}
             self._known = dataclasses.replace(self._known, interpreters=tuple(known.values()))
+
+
+def _own(python: str) -> Interpreter:
+    """Known at once; another one than ours is looked at with all others."""
+    if python and python != sys.executable:
+        return Interpreter(python, None)
+    return Interpreter(sys.executable, sys.version.split()[0])
 
 
 def _pids_of_jobs() -> list[int]:

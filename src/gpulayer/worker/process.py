@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from gpulayer.clock import Clock, Ids
@@ -38,6 +38,12 @@ class Outside:
     start_supervisor: Callable[[], None]
     start_plane: Callable[[], None]
     on_error: Callable[[BaseException], None]
+    name: str = ""
+    """Of a worker that joined; it is also its id. Empty: the one of the plane's own machine."""
+    python: str = ""
+    """For jobs that bring none; empty: our own."""
+    environ: Mapping[str, str] | None = None
+    """What jobs of another machine may be given, and their secrets; None: our own."""
 
 
 class Worker:
@@ -49,7 +55,9 @@ class Worker:
         self._lock = WorkerLock(outside.lock)
         self._channel = channel
         self._nonce = ids.token(20)
-        self._machine = ThisMachine(outside.tasks)
+        self._python = outside.python or sys.executable
+        self._environ = dict(os.environ if outside.environ is None else outside.environ)
+        self._machine = ThisMachine(outside.tasks, self._environ, self._python)
         self._started_supervisor = clock.monotonic()
         self._driver: Driver | None = None
 
@@ -82,16 +90,23 @@ class Worker:
 
     def _make_driver(self) -> Driver:
         capabilities = self._machine.at_once()
-        name = capabilities["hostname"]
+        name = self._outside.name
         heard = _number(self._lock.noted())
         return Driver(
-            Agent(LOCAL_WORKER, name, self._nonce, "local", capabilities, heard),
+            Agent(
+                name or LOCAL_WORKER,
+                name or capabilities["hostname"],
+                self._nonce,
+                "remote" if name else "local",
+                capabilities,
+                heard,
+            ),
             self._channel,
             TaskRunner(
                 self._outside.tasks,
                 self._clock,
-                interpreter=sys.executable,
-                environ=dict(os.environ),
+                interpreter=self._python,
+                environ=self._environ,
             ),
             self._clock,
             connect=self._connect,

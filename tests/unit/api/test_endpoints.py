@@ -216,6 +216,7 @@ def test_one_exchange_over_tls_costs_far_less_than_a_millisecond(identity: Ident
         ("http://127.0.0.1:8765", Far("127.0.0.1", 8765), None),
         ("http://[::1]:8765/", Far("::1", 8765), None),
         ("http://localhost:8765", Far("localhost", 8765), None),
+        ("http://127.0.0.1:8765/c0de", Far("127.0.0.1", 8765), "c0de"),
     ],
 )
 def test_addresses(text: str, endpoint: Far, code: str | None) -> None:

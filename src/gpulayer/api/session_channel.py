@@ -1,0 +1,97 @@
+"""The channel of a worker that joined: the same verbs, with a session that is renewed and may end.
+
+A session that the plane refuses, and that was not replaced meanwhile, is over for good: `refused`
+is told once, and every call from then on fails as if there were no plane.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Protocol, TypeVar
+
+from gpulayer.contracts.messages import (
+    Acquire,
+    Acquired,
+    Register,
+    Registered,
+    Report,
+    ReportReply,
+)
+from gpulayer.errors import RefusedError
+from gpulayer.worker.channel import WorkerChannel
+
+T = TypeVar("T")
+
+
+class Session(Protocol):
+    def current(self) -> str:
+        """The credential to carry now."""
+
+    def renew(self) -> None:
+        """Have another one follow it. May fail; it is asked for again."""
+
+
+class SessionChannel:
+    """Wraps a channel whose clients carry `session.current`. Thread-safe as it is."""
+
+    def __init__(
+        self,
+        channel: WorkerChannel,
+        session: Session,
+        *,
+        registered: Callable[[], object],
+        refused: Callable[[RefusedError], object],
+    ) -> None:
+        """`registered` is called after each registration. Neither may wait for this channel."""
+        self._channel = channel
+        self._session = session
+        self._registered = registered
+        self._refused = refused
+        self._renewing = threading.Lock()
+        self._is_over = False
+
+    def register(self, message: Register) -> Registered:
+        found = self._known(lambda: self._channel.register(message))
+        self._registered()
+        return found
+
+    def report(self, message: Report) -> ReportReply:
+        reply = self._known(lambda: self._channel.report(message))
+        if reply.renew and self._renewing.acquire(blocking=False):
+            threading.Thread(target=self._renew, name="gpulayer-renew", daemon=True).start()
+        return reply
+
+    def acquire(self, message: Acquire) -> Acquired:
+        return self._known(lambda: self._channel.acquire(message))
+
+    def append_log(self, task_id: str, fence: int, offset: int, data: bytes) -> int:
+        return self._known(lambda: self._channel.append_log(task_id, fence, offset, data))
+
+    def put_artifact(self, path: str) -> str:
+        return self._known(lambda: self._channel.put_artifact(path))
+
+    def close(self) -> None:
+        self._channel.close()
+
+    def _known(self, call: Callable[[], T]) -> T:
+        """A call that was made with a session that has just been replaced says nothing: it is
+        made again, as one that was lost."""
+        shown = self._session.current()
+        try:
+            return call()
+        except RefusedError as error:
+            if error.code != "unauthorized":
+                raise
+            if self._session.current() == shown and not self._is_over:
+                self._is_over = True
+                self._refused(error)
+            raise ConnectionError(error.message) from error
+
+    def _renew(self) -> None:
+        try:
+            self._session.renew()
+        except Exception:
+            pass  # the next report says again that it is due
+        finally:
+            self._renewing.release()

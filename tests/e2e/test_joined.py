@@ -1,0 +1,356 @@
+"""A second machine: it joins, works, is killed, cut off, sent away, and leaves."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from gpulayer.sdk.joined import Joined
+from gpulayer.sdk.processes import running
+from tests.support.local_home import RUN, SECONDS, LocalHome, watched
+from tests.support.served import Served
+
+pytestmark = pytest.mark.e2e
+
+
+class Machine(LocalHome):
+    """Another machine, as far as one machine can have two: a home of its own, and nothing else."""
+
+    def __init__(self) -> None:
+        super().__init__(NAME_OF_A_SECRET="value-of-a-secret")
+
+    def gpulayer(self, *words: str, check: int | None = 0) -> subprocess.CompletedProcess[str]:
+        done = subprocess.run(
+            [sys.executable, "-m", "gpulayer", *words],
+            env=self.environ,
+            cwd=self.work,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+        )
+        assert check is None or done.returncode == check, (done, self.last_words())
+        return done
+
+    @property
+    def joined(self) -> Joined:
+        (name,) = os.listdir(self.folder / "home" / "joined")
+        found = Joined(str(self.folder / "home"), name)
+        environ = {**self.environ, "GPULAYER_HOME": found.folder}
+        return Joined(str(self.folder / "home"), name, type(found.places).find(environ))
+
+    def kinds(self) -> list[str]:
+        """Of the worker's processes."""
+        return [kind for kind, _ in running(self.joined.places)]
+
+    def slay(self, *kinds: str) -> None:
+        for kind, pid in running(self.joined.places):
+            if kind in kinds:
+                with watched(pid) as gone:
+                    os.kill(pid, signal.SIGKILL)
+                    assert gone(SECONDS)
+
+    def last_words(self) -> str:
+        logs = sorted((self.folder / "home").glob("joined/*/*.log"))
+        return "\n".join(f"--- {log.name}\n{log.read_text()[-3000:]}" for log in logs)
+
+
+@pytest.fixture(scope="module")
+def served() -> Iterator[Served]:
+    with Served("--no-worker") as served:
+        yield served
+
+
+@contextmanager
+def joined_to(served: Served, name: str) -> Iterator[Machine]:
+    with Machine() as machine:
+        machine.gpulayer("join", served.link(served.invite()), "--name", name)
+        yield machine
+
+
+def submitted(served: Served, name: str, script: str) -> str:
+    """A job for that worker."""
+    spec = {
+        "name": "far",
+        "workload": {"kind": "command", "command": ["sh", "-c", script]},
+        "placement": {"target": "remote", "worker_ids": [name]},
+    }
+    return str(served.admin.call("POST", "/v1/jobs", {"spec": spec})["id"])
+
+
+def until(served: Served, job: str, state: str) -> dict[str, object]:
+    found: dict[str, object] = {}
+
+    def there() -> bool:
+        found.update(served.admin.call("GET", f"/v1/jobs/{job}"))
+        return found["state"] == state
+
+    served.until(there)
+    return found
+
+
+def workers(served: Served) -> dict[str, str]:
+    found = served.admin.call("GET", "/v1/workers")["workers"]
+    return {worker["name"]: worker["state"] for worker in found}
+
+
+def test_it_joins_works_and_leaves_nothing_behind(served: Served) -> None:
+    with Machine() as machine:
+        line = served.link(served.invite())
+        said = machine.gpulayer("join", line, "--name", "lab").stderr
+        assert "as lab" in said
+        assert "core" in said
+        assert machine.kinds() == ["agent", "supervisor", "warden"]
+        again = machine.gpulayer("join", line).stderr
+        assert "works already" in again
+        assert machine.kinds() == ["agent", "supervisor", "warden"]
+        until(served, job := submitted(served, "lab", "echo $PWD"), "succeeded")
+        assert str(machine.folder).encode() in served.log(job)
+        assert machine.processes() == []  # no plane, and nothing of one
+        machine.gpulayer("leave")
+        assert "lab" not in workers(served)
+        assert os.listdir(machine.folder / "home" / "joined") == []
+        assert machine.strays() == []
+
+
+def test_no_secret_is_where_a_job_or_a_list_of_processes_shows_it(served: Served) -> None:
+    with joined_to(served, "quiet") as machine:
+        secret = machine.joined.session()
+        assert secret is not None
+        assert stat.S_IMODE(os.stat(machine.joined.session_file).st_mode) == 0o600
+        job = submitted(served, "quiet", "env; cat /proc/self/cmdline; ls -l /proc/self/fd")
+        until(served, job, "succeeded")
+        told = served.log(job)
+        assert secret.encode() not in told
+        assert b"value-of-a-secret" not in told
+        for _, pid in running(machine.joined.places):
+            for name in ("cmdline", "environ"):
+                assert secret.encode() not in Path(f"/proc/{pid}/{name}").read_bytes()
+            soft = next(
+                line.split()[4]
+                for line in Path(f"/proc/{pid}/limits").read_text().splitlines()
+                if line.startswith("Max core file size")
+            )
+            assert soft == "0"
+
+
+def test_a_secret_comes_from_the_terminal_that_joined(served: Served) -> None:
+    with joined_to(served, "keeper") as machine:
+        machine.slay("agent")
+        machine.joined  # noqa: B018  the folder is there
+        spec = {
+            "name": "secretive",
+            "workload": {"kind": "command", "command": ["sh", "-c", "echo ${#NAME_OF_A_SECRET}"]},
+            "placement": {"target": "remote", "worker_ids": ["keeper"]},
+            "secrets": [{"name": "NAME_OF_A_SECRET", "source": "env", "key": "NAME_OF_A_SECRET"}],
+        }
+        job = served.admin.call("POST", "/v1/jobs", {"spec": spec})["id"]
+        until(served, job, "succeeded")
+        assert served.log(job) == b"%d\n" % len("value-of-a-secret")
+
+
+def test_an_agent_that_is_killed_is_replaced_and_the_job_goes_on(served: Served) -> None:
+    with joined_to(served, "killed") as machine:
+        gate = machine.folder / "gate"
+        script = f"echo one; while [ ! -e {gate} ]; do sleep 0.05; done; echo two"
+        job = submitted(served, "killed", script)
+        until(served, job, "running")
+        before = dict(running(machine.joined.places))["agent"]
+        machine.slay("agent")
+        machine.until(lambda: dict(running(machine.joined.places)).get("agent", before) != before)
+        gate.touch()
+        until(served, job, "succeeded")
+        assert served.log(job) == b"one\ntwo\n"
+
+
+def test_after_all_keepers_are_killed_join_without_a_line_goes_on(served: Served) -> None:
+    with joined_to(served, "rebooted") as machine:
+        gate = machine.folder / "gate"
+        script = f"echo one; while [ ! -e {gate} ]; do sleep 0.05; done; echo two"
+        job = submitted(served, "rebooted", script)
+        until(served, job, "running")
+        machine.slay("warden", "agent")
+        gate.touch()
+        assert "works already" in machine.gpulayer("join").stderr
+        until(served, job, "succeeded")
+        assert served.log(job) == b"one\ntwo\n"
+        assert machine.kinds() == ["agent", "supervisor", "warden"]
+
+
+def test_a_server_that_is_killed_finds_its_worker_and_all_it_did(served: Served) -> None:
+    with joined_to(served, "patient") as machine:
+        gates = [machine.folder / f"gate-{n}" for n in range(2)]
+        script = (
+            f"echo one; while [ ! -e {gates[0]} ]; do sleep 0.05; done; echo two; touch {gates[1]}"
+        )
+        job = submitted(served, "patient", script)
+        until(served, job, "running")
+        served.end(signal.SIGKILL)
+        gates[0].touch()
+        machine.until(gates[1].exists)
+        served.begin(f"--listen={served.said['address']}")
+        until(served, job, "succeeded")
+        assert served.log(job) == b"one\ntwo\n"
+
+
+def test_one_that_is_sent_away_ends_what_it_runs_and_may_come_back(served: Served) -> None:
+    with joined_to(served, "banned") as machine:
+        job = submitted(served, "banned", "exec sleep 600")
+        until(served, job, "running")
+        served.admin.call("POST", "/v1/workers/banned/revoke", {})
+        machine.until(lambda: machine.kinds() == [])
+        assert until(served, job, "failed")["reason"] == "worker_lost"
+        done = machine.gpulayer("join", check=2)
+        assert "joined no server" in done.stderr
+        machine.gpulayer("join", served.link(served.invite()), "--name", "banned")
+        assert until(served, submitted(served, "banned", "true"), "succeeded")
+
+
+def test_leaving_waits_for_what_runs(served: Served) -> None:
+    with joined_to(served, "polite") as machine:
+        gate = machine.folder / "gate"
+        job = submitted(served, "polite", f"while [ ! -e {gate} ]; do sleep 0.05; done; echo end")
+        until(served, job, "running")
+        leaving = subprocess.Popen(
+            [sys.executable, "-m", "gpulayer", "leave"],
+            env=machine.environ,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert leaving.stderr is not None
+        assert "waiting for 1 job" in leaving.stderr.readline()
+        assert workers(served)["polite"] == "draining"
+        gate.touch()
+        leaving.communicate(timeout=SECONDS)
+        assert leaving.returncode == 0
+        assert until(served, job, "succeeded")
+        assert served.log(job) == b"end\n"
+        assert "polite" not in workers(served)
+
+
+def test_leaving_a_server_that_is_away_says_so_and_leaves(served: Served) -> None:
+    with joined_to(served, "alone") as machine:
+        served.end()
+        done = machine.gpulayer("leave", "--now")
+        assert "could not be told" in done.stderr
+        assert "gpulayer worker revoke alone" in done.stderr
+        assert machine.strays() == []
+        served.begin(f"--listen={served.said['address']}")
+
+
+def test_a_code_that_is_used_up_brings_nobody_and_leaves_nothing(served: Served) -> None:
+    line = served.link(served.invite())
+    with joined_to(served, "first"), Machine() as late:
+        late.gpulayer("join", served.join.replace("gl://", "gl://"), check=None)
+        late.gpulayer("leave", "--now", check=None)
+        with Machine() as one:
+            one.gpulayer("join", line, "--name", "one")
+            done = late.gpulayer("join", line, "--name", "two", check=4)
+            assert "error[unauthorized]" in done.stderr
+            assert os.listdir(late.folder / "home" / "joined") == []
+            assert "two" not in workers(served)
+
+
+def test_a_taken_name_is_refused_and_the_own_name_is_proposed(served: Served) -> None:
+    with joined_to(served, "twin"), Machine() as other:
+        done = other.gpulayer("join", served.link(served.invite()), "--name", "twin", check=1)
+        assert "error[name-taken]" in done.stderr
+
+
+def test_another_certificate_gets_no_code(served: Served) -> None:
+    with Machine() as machine:
+        line = served.link(served.invite())
+        done = machine.gpulayer("join", line[:-4] + "0000", check=5)
+        assert "error[tls-untrusted]" in done.stderr
+        assert f"sha256.{served.endpoint.pin}" in done.stderr
+        machine.gpulayer("join", line)  # the code is as good as before
+
+
+def test_in_the_foreground_it_ends_with_its_terminal_and_stays_a_worker(served: Served) -> None:
+    with Machine() as machine:
+        line = served.link(served.invite())
+        here = subprocess.Popen(
+            [sys.executable, "-m", "gpulayer", "join", line, "--name", "front", "--foreground"],
+            env=machine.environ,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert here.stderr is not None
+        assert "as front" in here.stderr.readline()
+        until(served, submitted(served, "front", "true"), "succeeded")
+        here.terminate()
+        _, said = here.communicate(timeout=SECONDS)
+        assert "gpulayer join" in said
+        assert machine.kinds() == []
+        machine.gpulayer("join")
+        until(served, submitted(served, "front", "true"), "succeeded")
+
+
+def test_a_person_logs_in_works_there_and_leaves(served: Served) -> None:
+    with joined_to(served, "far"), Machine() as desk:
+        line = served.link(served.invite(role="submitter"))
+        desk.gpulayer("login", line, "--name", "lab")
+        desk.gpulayer("login", line, "--name", "lab")
+        known = json.loads(desk.gpulayer("use", "--json").stdout)["servers"]
+        assert [row["name"] for row in known if row["current"]] == ["lab"]
+        done = desk.run("sh", "-c", "echo out; echo err >&2; exit 3")
+        assert (done.returncode, done.stdout, done.stderr) == (3, b"out\n", b"err\n")
+        pinned = desk.gpulayer("run", "--on", "far", "--", "echo", "pinned")
+        assert pinned.stdout == "pinned\n"
+        assert (
+            "needs label rack=9"
+            in desk.gpulayer("run", "--on", "rack=9", "--", "true", check=125).stderr
+        )
+        assert desk.gpulayer("plan", "--on", "far", "--", "true").stdout.startswith(
+            "it would start"
+        )
+        assert desk.processes() == []
+        desk.gpulayer("use", "local")
+        assert desk.run("pwd").stdout.decode().strip() == str(desk.work.resolve())
+        desk.gpulayer("use", "lab")
+        token = (desk.folder / "home" / "tokens" / "lab").read_text()
+        desk.gpulayer("leave", "lab")
+        assert os.listdir(desk.folder / "home" / "tokens") == []
+        mine = {row["id"]: row for row in served.admin.call("GET", "/v1/tokens")["tokens"]}
+        assert mine[token.split("_")[1]]["revoked_at"] is not None
+
+
+def test_a_token_that_was_revoked_says_what_mends_it(served: Served) -> None:
+    with Machine() as desk:
+        desk.gpulayer("login", served.link(served.invite(role="viewer")), "--name", "lab")
+        token = (desk.folder / "home" / "tokens" / "lab").read_text()
+        served.admin.call("DELETE", f"/v1/tokens/{token.split('_')[1]}")
+        done = desk.gpulayer("ps", check=4)
+        assert "error[unauthorized]" in done.stderr
+        assert "gpulayer invite --client" in done.stderr
+        assert f"https://{served.endpoint.host}" in done.stderr
+
+
+def test_a_join_code_is_no_login(served: Served) -> None:
+    with Machine() as desk:
+        done = desk.gpulayer("login", served.link(served.invite()), check=4)
+        assert "gpulayer join" in done.stderr
+        assert os.listdir(desk.folder / "home" / "tokens") == []
+
+
+def test_run_here_while_a_server_is_chosen(served: Served) -> None:
+    with Machine() as desk:
+        desk.gpulayer("login", served.link(served.invite(role="submitter")))
+        done = subprocess.run(
+            [*RUN[:-1], "--on", "here", "--", "pwd"],
+            env=desk.environ,
+            cwd=desk.work,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=SECONDS,
+        )
+        assert done.stdout.decode().strip() == str(desk.work.resolve())
