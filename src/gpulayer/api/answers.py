@@ -17,6 +17,8 @@ from gpulayer.clock import SystemClock
 from gpulayer.contracts.principals import LOCAL, Principal
 from gpulayer.control_plane.wakeups import Wakeups
 
+PARK_SECONDS = 60.0
+"""Longest that a call is held."""
 _LARGEST = (1 << 63) - 1
 _DIGITS = len(str(_LARGEST)) + 1
 
@@ -57,6 +59,7 @@ class Raw:
     data: bytes = b""
     headers: Mapping[str, str] = field(default_factory=dict)
     file: str | None = None
+    status: int = 200
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,25 +9,25 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol
 
 from gpulayer._version import __version__
-from gpulayer.api.answers import Call, Parked, Raw
+from gpulayer.api.answers import PARK_SECONDS, Call, Parked, Raw
 from gpulayer.api.guard import Guard
 from gpulayer.api.rights import Rights
+from gpulayer.api.speaking import Speaking
+from gpulayer.api.watching import Watching
 from gpulayer.artifacts.store import LocalArtifacts
 from gpulayer.contracts.fitting import fitted
-from gpulayer.contracts.messages import WIRE, Acquire, Register, Report
+from gpulayer.contracts.messages import WIRE
 from gpulayer.contracts.principals import Principal, Role
 from gpulayer.control_plane.plane import ControlPlane
 from gpulayer.control_plane.ports import then
 from gpulayer.control_plane.submission import Submission
-from gpulayer.control_plane.wakeups import ANY_JOB, Wakeups, job_topic, worker_topic
+from gpulayer.control_plane.wakeups import ANY_JOB, Wakeups, job_topic
 from gpulayer.errors import RefusedError, UsageError
 
-PARK_SECONDS = 60.0
-"""Longest that a call is held."""
 STOP_SECONDS = 15.0
 """How long a forced stop waits for cancelled jobs to end."""
 LOG_BYTES = 1 << 20
@@ -69,10 +69,11 @@ class Host(Protocol):
         """Of a served plane {address, fingerprint}; fingerprint None without TLS."""
 
 
-class Handlers(Rights):
+class Handlers(Rights, Speaking, Watching):
     """The routes of one plane. Thread-safe."""
 
     def __init__(self, plane: ControlPlane, artifacts: LocalArtifacts, host: Host) -> None:
+        super().__init__()
         self._plane = plane
         self.guard = Guard(plane)
         self._artifacts = artifacts
@@ -269,34 +270,6 @@ class Handlers(Rights):
 
     def takeover(self, call: Call) -> Any:
         return self._host.takeover(fitted("a takeover", {"socket": "", **call.body}, _TAKEOVER))
-
-    def register(self, call: Call) -> Any:
-        message = Register.from_json(call.body)
-        if call.principal.role is Role.WORKER:
-            message = dataclasses.replace(message, name=call.principal.name, target="remote")
-        return then(self._plane.register(message), lambda r: r.to_json())
-
-    def report(self, call: Call) -> Any:
-        answer = self._plane.report(Report.from_json(call.body))
-        if self._plane.is_due(call.principal):
-            answer = then(answer, lambda reply: dataclasses.replace(reply, renew=True))
-        return then(answer, lambda reply: reply.to_json())
-
-    def acquire(self, call: Call) -> Any:
-        message = Acquire.from_json(call.body)
-        topic = worker_topic(message.worker_id)
-
-        def look(last: bool) -> Any:
-            found = self._plane.acquire_now(message).result()
-            return found.to_json() if last or found.is_news else None
-
-        return Parked((topic,), min(message.park_seconds, PARK_SECONDS), look)
-
-    def append_log(self, call: Call) -> Future[Any]:
-        size = self._plane.append_log(
-            call.path["task"], call.number("fence"), call.number("offset"), call.body
-        )
-        return then(size, lambda total: {"size": total})
 
 
 def _submission(

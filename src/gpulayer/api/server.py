@@ -55,6 +55,11 @@ class App:
         guard = self._handlers.guard
 
         async def endpoint(request: Request) -> Response:
+            response = await answered(request)
+            self._handlers.answered[route.name, response.status_code] += 1
+            return response
+
+        async def answered(request: Request) -> Response:
             is_closing = True
             try:
                 call = self._admitted(request, route)
@@ -147,7 +152,8 @@ def _respond(answer: Any) -> Response:
         headers = {**IDENTITY, **answer.headers}
         if answer.file is not None:
             return FileResponse(answer.file, headers=headers)
-        return Response(answer.data, headers=headers, media_type="application/octet-stream")
+        kind = "application/octet-stream"  # where the headers name none
+        return Response(answer.data, answer.status, headers=headers, media_type=kind)
     data = json.dumps(answer, separators=(",", ":")).encode()
     return Response(data, headers=IDENTITY, media_type="application/json")
 

@@ -32,6 +32,7 @@ from gpulayer.contracts.messages import Assignment
 from gpulayer.contracts.records import Task
 from gpulayer.contracts.states import LIVE_TASK_STATES
 from gpulayer.control_plane.lifecycle import jobs as rules
+from gpulayer.control_plane.meters import Meters
 from gpulayer.control_plane.orders import assignment
 from gpulayer.control_plane.ports import Ports, Reader, Tx, after, then
 from gpulayer.control_plane.scheduler.place import place
@@ -62,6 +63,8 @@ class Pass:
     """Of each shape that waits: what its decision says."""
     has_more: bool
     """Jobs were left out of it that may find room: like them no job waits for any."""
+    waited: Sequence[float] = ()
+    """Seconds that each placed job had to wait since it could be placed."""
 
 
 _IDLE = Pass(0, {}, frozenset(), {}, has_more=False)
@@ -70,8 +73,9 @@ _IDLE = Pass(0, {}, frozenset(), {}, has_more=False)
 class Dispatcher:
     """Thread-safe. Asking for a pass while one is queued costs nothing."""
 
-    def __init__(self, ports: Ports, sessions: Sessions) -> None:
+    def __init__(self, ports: Ports, sessions: Sessions, meters: Meters) -> None:
         self._ports = ports
+        self._meters = meters
         self._sessions = sessions
         self._lock = Lock()
         self._is_queued = False
@@ -148,11 +152,11 @@ class Dispatcher:
         given: dict[WorkerId, list[Assignment]] = {}
         topics: set[str] = set()
         said: dict[ShapeId, tuple[object, ...]] = {}
-        moved = 0
+        moved, waited = 0, list[float]()
         # A queued job is answered with its shape's newest decision: those that wait come last.
         decisions = as_seen(snapshot, place(snapshot))
         for decision, seen in sorted(decisions, key=lambda d: d[0].outcome is Outcome.WAITING):
-            tasks = self._carry_out(tx, decision, now)
+            tasks = self._carry_out(tx, decision, now, waited)
             if tasks is None:
                 said[decision.shape_id] = (decision.outcome, decision.verdicts, decision.summary)
                 if self._said.get(decision.shape_id) == said[decision.shape_id]:
@@ -166,7 +170,7 @@ class Dispatcher:
         topics |= self._ask_about(shapes[shape_id].interpreter for shape_id in said)
         looked_at = Counter(pending.shape_id for pending in queue)
         has_more = any(n >= heads and shape_id not in said for shape_id, n in looked_at.items())
-        return Pass(moved, given, frozenset(topics), said, has_more)
+        return Pass(moved, given, frozenset(topics), said, has_more, waited)
 
     def _ask_about(self, interpreters: Iterable[str | None]) -> set[str]:
         """Have the workers here look at the interpreters of waiting jobs that they do not know."""
@@ -190,9 +194,9 @@ class Dispatcher:
         return shape
 
     def _carry_out(
-        self, tx: Tx, decision: Decision, now: float
+        self, tx: Tx, decision: Decision, now: float, waited: list[float]
     ) -> list[tuple[WorkerId, Assignment]] | None:
-        """What it gives to whom; None: the job goes on waiting."""
+        """What it gives to whom; None: the job goes on waiting. Adds how long a placed one did."""
         if decision.outcome is Outcome.WAITING:
             return None
         job = tx.job(decision.job_id)
@@ -207,11 +211,14 @@ class Dispatcher:
             changes = rules.placed(job, decision, fences, incarnations, now)
         if not tx.apply(changes):
             return None
+        if changes.tasks:
+            waited.append(max(0.0, now - max(job.submitted_at, job.not_before)))
         return [(task.worker_id, assignment(job, task)) for task in changes.tasks]
 
     def _tell(self, done: Pass, but: WorkerId | None = None) -> Pass:
         """`but`: a worker that is told by somebody else."""
         self._said, self._moved = done.said, done.moved
+        self._meters.waited.add(done.waited)
         workers = [worker_topic(worker_id) for worker_id in done.given if worker_id != but]
         self._ports.wakeups.publish(*workers, *done.topics)
         if done.has_more:

@@ -26,7 +26,8 @@ from gpulayer.control_plane.enrolment import Enrolment, Enrolments, Grant
 from gpulayer.control_plane.envelopes import Envelopes
 from gpulayer.control_plane.foresight import Foresight
 from gpulayer.control_plane.housekeeping import Collected, Housekeeping
-from gpulayer.control_plane.ports import Artifacts, Logs, Ports, Store
+from gpulayer.control_plane.meters import Measures, Meters, measures
+from gpulayer.control_plane.ports import Artifacts, Logs, Ports, Store, then
 from gpulayer.control_plane.queries import LogPart, Queries
 from gpulayer.control_plane.reconcile import Reconciler
 from gpulayer.control_plane.registry import Registry
@@ -58,7 +59,8 @@ class ControlPlane:
         ports = Ports(store, clock, ids, wakeups, logs, artifacts, self.settings)
         sessions = Sessions(clock.monotonic(), self.settings.lease_seconds)
         envelopes = Envelopes()
-        self._dispatcher = Dispatcher(ports, sessions)
+        self._ports, self._meters = ports, Meters()
+        self._dispatcher = Dispatcher(ports, sessions, self._meters)
         dispatch: Callable[[], None] = self._dispatcher.request
         self._desk = SubmissionDesk(ports, envelopes, self._dispatcher)
         self._registry = Registry(ports, sessions, envelopes, dispatch)
@@ -215,6 +217,16 @@ class ControlPlane:
 
     def gc(self, *, dry_run: bool = False, older_than: float | None = None) -> Collected:
         return self._housekeeping.collect(dry_run=dry_run, older_than=older_than)
+
+    def probe(self) -> Future[int]:
+        """How many jobs wait, read behind a write of nothing: done once both went well."""
+        return then(self._ports.write(lambda tx: None), lambda _: self.counts()["queued"])
+
+    def measures(self) -> Measures:
+        """The figures of this moment. Costs a look at the queue's shapes."""
+        workers = self.workers()
+        with self._ports.store.read() as reader:
+            return measures(reader, workers, self._meters, self._ports.store.commits)
 
     def leave(self) -> None:
         """Tell workers that the plane is going, and wake whoever is parked. Twice-safe."""

@@ -101,6 +101,11 @@ class Wakeups:
         for ticket in woken:
             _wake(ticket)
 
+    def waiting(self) -> int:
+        """How many tickets wait."""
+        with self._lock:
+            return len({ticket for tickets in self._waiting.values() for ticket in tickets})
+
     @property
     def is_open(self) -> bool:
         return self._is_open

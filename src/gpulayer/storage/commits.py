@@ -56,6 +56,8 @@ class Commits:
         execute = writing.execute if fault is None else _told(writing.execute, fault)
         self._tx = Tx(execute, self._memo, self._fences, engine.law)
         self._broken: StorageError | None = None
+        self.done = 0
+        """Transactions that were committed."""
 
     def run(self, batch: Sequence[Command]) -> None:
         """Commit and answer every command of `batch`. Raises only what a fault raises.
@@ -146,6 +148,7 @@ class Commits:
         self._tx.settle()
         self._fault("commit")
         self._writing.commit()
+        self.done += 1
         self._fault("committed")
 
     def _roll_back(self, mark: int) -> None:

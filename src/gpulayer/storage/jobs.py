@@ -70,6 +70,10 @@ _ENVELOPES = (
 )
 _COUNTS = "SELECT state, n FROM job_counts"
 _COUNT_QUEUED = "SELECT n FROM job_counts WHERE state = 'queued'"
+_QUEUED_BY_SHAPE = (
+    "SELECT shape_id, count(*) FROM jobs WHERE state = 'queued'"
+    " GROUP BY shape_id ORDER BY 2 DESC, 1 LIMIT ?"
+)
 _LENDERS = "SELECT DISTINCT parent FROM jobs WHERE finished_at IS NULL AND parent IS NOT NULL"
 _COUNT_UNFINISHED = (
     "SELECT sum(n) FROM job_counts"
@@ -176,6 +180,11 @@ class JobReads(Queries):
 
     def queued_count(self) -> int:
         return self._number(_COUNT_QUEUED)
+
+    def queued_by_shape(self, limit: int) -> list[tuple[ShapeId, int]]:
+        """The shapes with the most waiting jobs, and how many each has. Costs the queue's length:
+        it is for people, and no pass asks it."""
+        return [(ShapeId(row[0]), int(row[1])) for row in self._all(_QUEUED_BY_SHAPE, limit)]
 
     def unfinished(self) -> int:
         """How many jobs have not ended."""

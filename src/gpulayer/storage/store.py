@@ -64,6 +64,11 @@ class Store:
         one, other = self._write(Command(first, durable), Command(second, durable))
         return one, other
 
+    @property
+    def commits(self) -> int:
+        """How many transactions there have been since it was opened."""
+        return self._commits.done
+
     @contextmanager
     def read(self) -> Iterator[Reader]:
         """One instant of the store: what was answered before is in it. Does not wait for writes.

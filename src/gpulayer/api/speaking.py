@@ -1,0 +1,48 @@
+"""The routes by which a worker speaks: translation alone, as in `handlers`."""
+
+from __future__ import annotations
+
+import dataclasses
+from concurrent.futures import Future
+from typing import Any
+
+from gpulayer.api.answers import PARK_SECONDS, Call, Parked
+from gpulayer.contracts.messages import Acquire, Register, Report
+from gpulayer.contracts.principals import Role
+from gpulayer.control_plane.plane import ControlPlane
+from gpulayer.control_plane.ports import then
+from gpulayer.control_plane.wakeups import worker_topic
+
+
+class Speaking:
+    """Part of `handlers.Handlers`, whose docstrings hold for it too."""
+
+    _plane: ControlPlane
+
+    def register(self, call: Call) -> Any:
+        message = Register.from_json(call.body)
+        if call.principal.role is Role.WORKER:
+            message = dataclasses.replace(message, name=call.principal.name, target="remote")
+        return then(self._plane.register(message), lambda r: r.to_json())
+
+    def report(self, call: Call) -> Any:
+        answer = self._plane.report(Report.from_json(call.body))
+        if self._plane.is_due(call.principal):
+            answer = then(answer, lambda reply: dataclasses.replace(reply, renew=True))
+        return then(answer, lambda reply: reply.to_json())
+
+    def acquire(self, call: Call) -> Any:
+        message = Acquire.from_json(call.body)
+        topic = worker_topic(message.worker_id)
+
+        def look(last: bool) -> Any:
+            found = self._plane.acquire_now(message).result()
+            return found.to_json() if last or found.is_news else None
+
+        return Parked((topic,), min(message.park_seconds, PARK_SECONDS), look)
+
+    def append_log(self, call: Call) -> Future[Any]:
+        size = self._plane.append_log(
+            call.path["task"], call.number("fence"), call.number("offset"), call.body
+        )
+        return then(size, lambda total: {"size": total})
