@@ -82,7 +82,7 @@ class Verbs(click.Group):
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         formatter.write(f"{cli.help}\n")
         formatter.write("\nUsage: gpulayer VERB [options]\n")
-        write_verbs(formatter, [verb for verb in VERBS if verb.alias_of is None])
+        write_verbs(formatter, [v for v in VERBS if v.alias_of is None and not v.rare])
         formatter.write(
             "\nOptions of a verb: gpulayer VERB --help   Everything: gpulayer help all\n"
         )

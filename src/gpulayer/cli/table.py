@@ -24,6 +24,8 @@ class Verb:
     """Under `gpulayer.cli`; holds a click command named `command`."""
     alias_of: str | None = None
     """A second word for a verb: works, and is shown by `help all` alone."""
+    rare: bool = False
+    """Shown by `help all` alone too: the first page has room for thirty."""
 
 
 VERBS: tuple[Verb, ...] = (
@@ -51,14 +53,14 @@ VERBS: tuple[Verb, ...] = (
     Verb("use", "Machines", "Choose the server that you mean.", "use"),
     Verb("invite", "Machines", "Let another machine or person in.", "invite"),
     Verb("worker", "Machines", "Drain, resume, label or revoke a worker.", "worker"),
-    Verb("token", "Machines", "Create, list or revoke tokens.", "token"),
+    Verb("token", "Machines", "Create, list or revoke tokens.", "token", rare=True),
     Verb("stop", "Care", "End the local plane.", "stop"),
     Verb("gc", "Care", "Remove what no job needs.", "gc"),
     Verb("doctor", "Care", "Check this installation and list its processes.", "doctor"),
-    Verb("schema", "Care", "Print the JSON Schema of a job, or a part of it.", "schema"),
-    Verb("completion", "Care", "Print a completion script for your shell.", "completion"),
+    Verb("schema", "Care", "Print the JSON Schema of a job, or a part of it.", "schema", rare=True),
+    Verb("completion", "Care", "Print a completion script for your shell.", "completion", rare=True),
     Verb("help", "Care", "Explain a verb, an error or a topic.", "help"),
-    Verb("version", "Care", "Print the version.", "version"),
+    Verb("version", "Care", "Print the version.", "version", rare=True),
     Verb("explain", "Look", "The same as why.", "why", alias_of="why"),
     Verb("list", "Look", "The same as ps.", "ps", alias_of="ps"),
     Verb("ls", "Look", "The same as ps.", "ps", alias_of="ps"),

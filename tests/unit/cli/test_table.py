@@ -34,7 +34,7 @@ def options_of(verb: Verb) -> list[click.Option]:
 
 
 def test_the_first_page_stays_readable() -> None:
-    assert len(SHOWN) <= MOST_VERBS
+    assert len([verb for verb in SHOWN if not verb.rare]) <= MOST_VERBS
     assert all(len(verb.about) <= 60 for verb in VERBS)
 
 
