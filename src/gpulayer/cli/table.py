@@ -58,7 +58,7 @@ VERBS: tuple[Verb, ...] = (
     Verb("gc", "Care", "Remove what no job needs.", "gc"),
     Verb("doctor", "Care", "Check this installation and list its processes.", "doctor"),
     Verb("schema", "Care", "Print the JSON Schema of a job, or a part of it.", "schema", rare=True),
-    Verb("completion", "Care", "Print a completion script for your shell.", "completion", rare=True),
+    Verb("completion", "Care", "Print a completion script for a shell.", "completion", rare=True),
     Verb("help", "Care", "Explain a verb, an error or a topic.", "help"),
     Verb("version", "Care", "Print the version.", "version", rare=True),
     Verb("explain", "Look", "The same as why.", "why", alias_of="why"),
