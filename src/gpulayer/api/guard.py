@@ -7,14 +7,17 @@ socket is the plane's own user and needs no credential.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-from gpulayer._version import __version__
+from gpulayer._version import __version__, ordered
 from gpulayer.api import credentials
 from gpulayer.api.answers import Call, Parked
+from gpulayer.api.attempts import Attempts
 from gpulayer.api.authorize import Relation, authorize, may_at_all
 from gpulayer.api.routes import Route
+from gpulayer.clock import SystemClock
 from gpulayer.contracts.messages import WIRE
 from gpulayer.contracts.principals import ANYONE, LOCAL, Principal, Role
 from gpulayer.control_plane.plane import ControlPlane
@@ -25,18 +28,29 @@ Headers = Sequence[tuple[bytes, bytes]]
 
 
 class Guard:
-    """Of one plane. Thread-safe."""
+    """Of one plane. `admit` belongs to the event loop's thread, the rest to any."""
 
     def __init__(self, plane: ControlPlane) -> None:
         self._plane = plane
+        self._attempts = Attempts(SystemClock())
 
-    def admit(self, headers: Headers, route: Route, *, is_private: bool) -> Principal:
+    def admit(
+        self, headers: Headers, route: Route, *, is_private: bool, address: str = ""
+    ) -> Principal:
         """Who calls, once it is known that they speak our language and may come this far.
 
         Raises `version-mismatch`, `unauthorized`, `not-allowed`, or `usage` for two credentials.
         """
         _check_wire(headers)
-        principal = LOCAL if is_private else self._principal(headers)
+        if is_private:
+            principal = LOCAL
+        else:
+            _refuse_browsers(headers)
+            try:
+                principal = self._principal(headers)
+            except RefusedError:
+                self._attempts.count(address)
+                raise
         if not may_at_all(principal.role, route.action):
             if principal.role is Role.ANYONE:
                 raise RefusedError(
@@ -46,6 +60,13 @@ class Guard:
                 )
             authorize(principal, route.action, Relation.OTHER)
         return principal
+
+    def named(self, call: Call) -> Call:
+        """The same, with the caller's own newest job where it says `last`."""
+        if call.path.get("selector") != "last" or call.principal.role is Role.LOCAL:
+            return call
+        job = self._plane.find("last", owner=call.principal.owner)
+        return dataclasses.replace(call, path={**call.path, "selector": job.id})
 
     def check(self, route: Route, call: Call) -> None:
         """Whether this call may touch what it names. Raises `not-allowed`; a worker that looks at
@@ -152,6 +173,29 @@ def _not_there(route: Route, call: Call) -> GPULayerError:
     return NotFoundError("job-not-found", f"no job is called {name!r}", hint="gpulayer ps -a")
 
 
+def _refuse_browsers(headers: Headers) -> None:
+    """A page of another site may make a browser call us, and there is no reason for it to: no
+    token of ours ever is in a browser (Fetch standard, 2.2 and 3.2; Fetch Metadata)."""
+    for name, value in headers:
+        if name == b"origin" or (
+            name == b"sec-fetch-site" and value not in (b"same-origin", b"none")
+        ):
+            raise RefusedError("not-allowed", "pages of other sites may not call this plane")
+
+
+def newer_client(headers: Headers, error: GPULayerError) -> GPULayerError:
+    """The error for a field that this plane does not know, said to a client that is newer."""
+    theirs = dict(headers).get(b"x-gpulayer-version", b"")[:40].decode("latin-1")
+    if error.code != "unknown-field" or ordered(theirs) <= ordered(__version__):
+        return error
+    return RefusedError(
+        "version-mismatch",
+        f"client {theirs} asks for what this plane of version {__version__} does not know",
+        why=str(error),
+        hint="gpulayer plan --help",
+    )
+
+
 def _check_wire(headers: Headers) -> None:
     said = dict(headers)
     wire = said.get(b"x-gpulayer-wire")
@@ -159,11 +203,10 @@ def _check_wire(headers: Headers) -> None:
         return
     theirs = said.get(b"x-gpulayer-version", b"?")[:40].decode("latin-1")
     is_newer = wire.isdigit() and int(wire[:9]) > WIRE
-    upgrade = "the plane" if is_newer else "the client"
     raise RefusedError(
         "version-mismatch",
         f"client {theirs} cannot talk to the plane of version {__version__}",
         why=f"it speaks wire {wire[:9].decode('latin-1')}, the plane speaks wire {WIRE}: "
-        f"upgrade {upgrade}",
+        f"upgrade {'the plane' if is_newer else 'the client'}",
         hint="pip install --upgrade gpulayer",
     )

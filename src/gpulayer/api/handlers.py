@@ -18,6 +18,7 @@ from gpulayer.api.guard import Guard
 from gpulayer.api.rights import Rights
 from gpulayer.api.speaking import Speaking
 from gpulayer.api.watching import Watching
+from gpulayer.api.routes import ROUTES
 from gpulayer.artifacts.store import LocalArtifacts
 from gpulayer.contracts.fitting import fitted
 from gpulayer.contracts.messages import WIRE
@@ -95,6 +96,8 @@ class Handlers(Rights, Speaking, Watching):
             "pid": os.getpid(),
             "kind": self._host.kind,
             "home": self._host.home,
+            "name": self._host.front().get("name"),
+            "routes": [route.name for route in ROUTES],
         }
 
     def submit(self, call: Call) -> Any:

@@ -21,6 +21,7 @@ from starlette.types import Receive, Scope, Send
 
 from gpulayer._version import __version__
 from gpulayer.api.answers import Call, Raw, settle
+from gpulayer.api.guard import newer_client
 from gpulayer.api.handlers import Handlers
 from gpulayer.api.listener import PRIVATE
 from gpulayer.api.routes import ROUTES, Route
@@ -73,6 +74,7 @@ class App:
             except ClientDisconnect:
                 return Response(status_code=400)
             except GPULayerError as error:
+                error = newer_client(request.scope["headers"], error)
                 return _refuse(error, is_closing=is_closing)
             except Exception as error:
                 LOG.exception("%s failed", route.name)
@@ -85,10 +87,12 @@ class App:
         """The call without its body, which is not read for who may not make it."""
         is_private = request.scope.get("state", {}).get(PRIVATE) is True
         guard = self._handlers.guard
-        principal = guard.admit(request.scope["headers"], route, is_private=is_private)
         address = "" if request.client is None else request.client.host
+        headers = request.scope["headers"]
+        principal = guard.admit(headers, route, is_private=is_private, address=address)
         nothing = None if route.method == "GET" else b""
         call = Call(request.path_params, request.query_params, nothing, principal, address)
+        call = guard.named(call)
         if route.object != "speaker":
             guard.check(route, call)
         return call

@@ -18,9 +18,12 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
-_TOO_LARGE = b"HTTP/1.1 431 \r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
-_TOO_SLOW = b"HTTP/1.1 408 \r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
-_FULL = b"HTTP/1.1 503 \r\ncontent-length: 0\r\nconnection: close\r\nretry-after: 5\r\n\r\n"
+from gpulayer._version import WIRE
+
+_END = f"content-length: 0\r\nconnection: close\r\nx-gpulayer-wire: {WIRE}\r\n\r\n".encode()
+_TOO_LARGE = b"HTTP/1.1 431 \r\n" + _END
+_TOO_SLOW = b"HTTP/1.1 408 \r\n" + _END
+_FULL = b"HTTP/1.1 503 \r\nretry-after: 5\r\n" + _END
 
 
 @dataclass(frozen=True, slots=True)

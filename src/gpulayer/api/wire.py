@@ -86,9 +86,12 @@ class Wire:
     ) -> Reply:
         """One exchange, repeated while the plane comes and goes. `park`: seconds that the plane
         may hold the call on purpose."""
-        sent = {"Content-Type": "application/json", "X-Gpulayer-Wire": str(WIRE)} | dict(
-            headers or {}
-        )
+        sent = {
+            "Content-Type": "application/json",
+            "X-Gpulayer-Wire": str(WIRE),
+            "X-Gpulayer-Version": __version__,
+            **(headers or {}),
+        }
         if self._token is not None:
             sent["Authorization"] = f"Bearer {self._token()}"
         last: Exception | None = None

@@ -146,7 +146,9 @@ def _plane(places: Places, processes: list[dict[str, Any]], notes: list[str]) ->
     if any(entry["kind"] == "plane" and "note" in entry for entry in processes):
         return "stopped"
     try:
-        found = Wire(places.plane_socket, tries=1).call("GET", "/v1/version")
+        wire = Wire(places.plane_socket, tries=1)
+        found = wire.call("GET", "/v1/version")
+        front = wire.call("GET", "/v1/doctor").get("serves") if found["kind"] == "serve" else None
     except GPULayerError as error:
         if any(entry["kind"] == "plane" for entry in processes):
             notes.append(f"the plane does not answer: {error.why or error.message}")
@@ -154,7 +156,11 @@ def _plane(places: Places, processes: list[dict[str, Any]], notes: list[str]) ->
         return "not running; the next command starts it"
     if found["version"] != _version.__version__:
         notes.append(f"the plane is of version {found['version']}; it is replaced when it can be")
-    return f"{found['kind']}, version {found['version']}, pid {found['pid']}"
+    told = f"{found['kind']}, version {found['version']}, pid {found['pid']}"
+    if not front:
+        return told
+    pin = f"sha256.{front['fingerprint']}" if front["fingerprint"] else "no TLS"
+    return f"{told}, at {front['address']}, {pin}"
 
 
 def _state_of(pid: int) -> str:

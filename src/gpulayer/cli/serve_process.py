@@ -17,6 +17,7 @@ from gpulayer.clock import SystemClock, SystemIds
 from gpulayer.contracts.principals import LOCAL, CredentialKind, Role
 from gpulayer.control_plane.enrolment import Grant
 from gpulayer.errors import SLUGS, GPULayerError, RefusedError
+from gpulayer.runtime import hardening
 from gpulayer.sdk import certificate, listening, local, siblings
 from gpulayer.sdk.handover import take_seat
 from gpulayer.sdk.places import Places
@@ -33,6 +34,7 @@ def main() -> None:
     """Does not return. Exit code 0 after a stop, else that of the error."""
     os.environ["PYDANTIC_DISABLE_PLUGINS"] = "__all__"
     render.prepare_streams()
+    hardening.harden()
     asked = json.loads(sys.argv[5])
     try:
         _serve(Places.from_argv(sys.argv[1:5]), asked)

@@ -49,7 +49,22 @@ class Housekeeping:
         artifact_bytes = sum(size(digest) for digest in unnamed)
         if not dry_run:
             artifacts.sweep(now - _UPLOAD_SECONDS)
+            self._forget_rights(now)
         return Collected(len(doomed), log_bytes, len(unnamed), artifact_bytes, dry_run)
+
+    def _forget_rights(self, now: float) -> None:
+        """Credentials that were of no use for as long as the history goes back, and old notes.
+        Until then they can say why they are refused."""
+        settings = self._ports.settings
+
+        def forget(tx: Tx) -> None:
+            for row in tx.credentials():
+                ended = row.revoked_at or row.expires_at
+                if ended is not None and ended < now - settings.history_seconds:
+                    tx.delete_credential(row.id)
+            tx.forget_audit(now - settings.audit_seconds)
+
+        self._ports.write(forget).result()
 
     def _doomed(self, reader: Reader, now: float, older_than: float | None) -> list[JobId]:
         settings = self._ports.settings

@@ -97,8 +97,8 @@ class ControlPlane:
     def plan(self, spec: Mapping[str, Any], origin: Mapping[str, Any]) -> dict[str, Any]:
         return self._foresight.plan(spec, origin)
 
-    def find(self, selector: str, session: str | None = None) -> Job:
-        return self._queries.find(selector, session)
+    def find(self, selector: str, session: str | None = None, owner: str | None = None) -> Job:
+        return self._queries.find(selector, session, owner)
 
     def job(self, selector: str, session: str | None = None) -> dict[str, Any]:
         return self._queries.job(selector, session)

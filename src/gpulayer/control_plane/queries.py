@@ -42,10 +42,10 @@ class Queries:
         self._sessions = sessions
         self._dispatcher = dispatcher
 
-    def find(self, selector: str, session: str | None = None) -> Job:
+    def find(self, selector: str, session: str | None = None, owner: str | None = None) -> Job:
         """The row alone."""
         with self._ports.store.read() as reader:
-            return find_job(reader, selector, session)
+            return find_job(reader, selector, session, owner)
 
     def job(self, selector: str, session: str | None = None) -> dict[str, Any]:
         """All that is known of one job, as the JSON of the API."""

@@ -7,9 +7,11 @@ from gpulayer.control_plane.ports import Reader
 from gpulayer.errors import NotFoundError
 
 
-def find_job(reader: Reader, selector: str, session: str | None = None) -> Job:
+def find_job(
+    reader: Reader, selector: str, session: str | None = None, owner: str | None = None
+) -> Job:
     """The one job. Raises `job-not-found` or `ambiguous-job`, which names the candidates."""
-    found = reader.find_jobs(selector, session=session)
+    found = reader.find_jobs(selector, session=session, owner=owner)
     if not found:
         raise NotFoundError(
             "job-not-found", f"no job is called {selector!r}", hint="gpulayer ps -a"

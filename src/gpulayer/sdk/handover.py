@@ -23,7 +23,7 @@ import signal
 import socket
 import struct
 
-from gpulayer._version import __version__
+from gpulayer._version import __version__, ordered
 from gpulayer.errors import RefusedError
 from gpulayer.runtime import crash
 from gpulayer.sdk.places import Places
@@ -227,10 +227,6 @@ def take_seat(places: Places, kind: str, patience: float = 0.0) -> tuple[Seat, C
         seat = claim.receive()
         if seat is not None:
             return seat, claim
-
-
-def ordered(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split("+")[0].split(".") if part.isdigit())
 
 
 def peer(sock: socket.socket) -> tuple[int, int]:

@@ -18,7 +18,7 @@ import select
 import socket
 import sys
 
-from gpulayer._version import __version__
+from gpulayer._version import __version__, ordered
 from gpulayer.api.wire import Wire
 from gpulayer.clock import SystemClock
 from gpulayer.errors import GPULayerError, RefusedError, UnreachableError, error_from_json
@@ -164,11 +164,7 @@ def _spawn(places: Places, *flags: str) -> int:
 def _replace_older(places: Places) -> None:
     """Start the hot swap of an older plane and go on; it takes the lock and listener over."""
     running = _version_of(places.plane_lock)
-    if (
-        running
-        and _ordered(running) < _ordered(__version__)
-        and "GPULAYER_JOB_ID" not in os.environ
-    ):
+    if running and ordered(running) < ordered(__version__) and "GPULAYER_JOB_ID" not in os.environ:
         os.close(_spawn(places, "--takeover"))
 
 
@@ -180,10 +176,6 @@ def _version_of(lock: str) -> str:
     except OSError:
         return ""
     return lines[2] if len(lines) > 3 else ""
-
-
-def _ordered(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split("+")[0].split(".") if part.isdigit())
 
 
 def _open(path: str) -> int:

@@ -60,6 +60,9 @@ _BY_PREFIX = f"{_SELECT} WHERE id >= ? AND id < ? ORDER BY seq DESC LIMIT ?"
 _BY_SESSION = f"""
 {_SELECT} WHERE seq > (SELECT max(seq) FROM jobs) - ?
 AND session = ? ORDER BY seq DESC LIMIT 1"""
+_BY_OWNER = f"""
+{_SELECT} WHERE seq > (SELECT max(seq) FROM jobs) - ?
+AND owner = ? ORDER BY seq DESC LIMIT 1"""
 _DELAYED = f"{_SELECT} WHERE state = 'queued' AND not_before > ? ORDER BY not_before, seq"
 _ENDED = (
     "SELECT id FROM jobs WHERE finished_at IS NOT NULL AND finished_at < ?"
@@ -142,9 +145,14 @@ class JobReads(Queries):
         rows = self._all(_BY_PREFIX, prefix, prefix + _ABOVE_ALL, limit)
         return [JOBS.record(row) for row in rows]
 
-    def find_jobs(self, selector: str, *, session: str | None = None) -> list[Job]:
+    def find_jobs(
+        self, selector: str, *, session: str | None = None, owner: str | None = None
+    ) -> list[Job]:
         """What a selector means: an id, a unique prefix, the newest of a name, or `last` (the
-        session's newest among the `RECENT`, without a session the newest). Two: ambiguous."""
+        session's or owner's newest among the `RECENT`, without either the newest). Two:
+        ambiguous."""
+        if selector == "last" and owner is not None:
+            return [JOBS.record(row) for row in self._all(_BY_OWNER, RECENT, owner)]
         if selector == "last":
             if session is None:
                 return self.jobs(limit=1)
