@@ -19,28 +19,20 @@ from gpulayer.api.rights import Rights
 from gpulayer.api.speaking import Speaking
 from gpulayer.api.watching import Watching
 from gpulayer.api.routes import ROUTES
+from gpulayer.api.submissions import SUBMISSION, envelope_of, origin_of, submission_of
 from gpulayer.artifacts.store import LocalArtifacts
 from gpulayer.contracts.fitting import fitted
 from gpulayer.contracts.messages import WIRE
-from gpulayer.contracts.principals import Principal, Role
 from gpulayer.control_plane.plane import ControlPlane
 from gpulayer.control_plane.ports import then
-from gpulayer.control_plane.submission import Submission
 from gpulayer.control_plane.wakeups import ANY_JOB, Wakeups, job_topic
-from gpulayer.errors import RefusedError, UsageError
+from gpulayer.errors import RefusedError
 
 STOP_SECONDS = 15.0
 """How long a forced stop waits for cancelled jobs to end."""
 LOG_BYTES = 1 << 20
 """Most log bytes of one answer."""
 
-_SUBMISSION = {
-    "spec": "Mapping[str, Any]",
-    "origin": "Mapping[str, Any] | None",
-    "idempotency_key": "str | None",
-    "envelope_id": "str | None",
-}
-_OF_THIS_MACHINE = frozenset({"attach_id", "cwd", "interpreter", "visible_gpus"})
 _BATCH = {"jobs": "tuple[Mapping[str, Any], ...]"}
 _CANCEL = {"mode": "str", "grace_seconds": "float"}
 _GC = {"dry_run": "bool", "older_than": "float | None"}
@@ -101,13 +93,13 @@ class Handlers(Rights, Speaking, Watching):
         }
 
     def submit(self, call: Call) -> Any:
-        jobs = self._plane.submit([_submission(call.body, call.body, call.principal)])
+        jobs = self._plane.submit([submission_of(call.body, call.body, call.principal)])
         return then(jobs, lambda accepted: self._plane.job(accepted[0].id))
 
     def submit_batch(self, call: Call) -> Any:
         wanted = fitted("a batch", call.body, _BATCH).get("jobs") or ()
         before = self._plane.last_end()
-        jobs = self._plane.submit([_submission(one, call.body, call.principal) for one in wanted])
+        jobs = self._plane.submit([submission_of(one, call.body, call.principal) for one in wanted])
         return then(
             jobs,
             lambda accepted: {
@@ -125,8 +117,8 @@ class Handlers(Rights, Speaking, Watching):
         )
 
     def plan(self, call: Call) -> Any:
-        body = fitted("a plan", call.body, _SUBMISSION)
-        return self._plane.plan(body.get("spec") or {}, body.get("origin") or {})
+        body = fitted("a plan", call.body, SUBMISSION)
+        return self._plane.plan(body.get("spec") or {}, origin_of(body, call.principal) or {})
 
     def jobs(self, call: Call) -> Any:
         return {
@@ -197,11 +189,11 @@ class Handlers(Rights, Speaking, Watching):
         return then(job, lambda asked: self._plane.job(asked.id))
 
     def retry(self, call: Call) -> Any:
-        body = fitted("a retry", call.body, _SUBMISSION)
+        body = fitted("a retry", call.body, SUBMISSION)
         job = self._plane.retry(
             call.path["selector"],
-            origin=body.get("origin"),
-            envelope_id=body.get("envelope_id"),
+            origin=origin_of(body, call.principal),
+            envelope_id=envelope_of(body, call.principal),
             idempotency_key=body.get("idempotency_key"),
             owner=call.principal.owner,
         )
@@ -273,23 +265,3 @@ class Handlers(Rights, Speaking, Watching):
 
     def takeover(self, call: Call) -> Any:
         return self._host.takeover(fitted("a takeover", {"socket": "", **call.body}, _TAKEOVER))
-
-
-def _submission(
-    body: Mapping[str, Any], shared: Mapping[str, Any], principal: Principal
-) -> Submission:
-    if fitted("a submission", body, _SUBMISSION).get("spec") is None:
-        raise UsageError("usage", "a submission needs a spec")
-    fitted("a submission", shared, _SUBMISSION)
-    origin, envelope_id = shared.get("origin") or {}, shared.get("envelope_id")
-    if principal.role is not Role.LOCAL:
-        # Another machine's folder, interpreter and environment mean nothing on this one.
-        origin = {k: v for k, v in origin.items() if k not in _OF_THIS_MACHINE}
-        envelope_id = None
-    return Submission(
-        spec=body["spec"],
-        origin=origin,
-        idempotency_key=body.get("idempotency_key"),
-        envelope_id=envelope_id,
-        owner=principal.owner,
-    )

@@ -61,11 +61,11 @@ class App:
             return response
 
         async def answered(request: Request) -> Response:
-            is_closing = True
+            is_unread = _has_body(request)
             try:
                 call = self._admitted(request, route)
                 body = await self._body(request, route)
-                is_closing = False
+                is_unread = False
                 call = dataclasses.replace(call, body=body)
                 if route.object == "speaker":  # the body says who
                     guard.check(route, call)
@@ -75,7 +75,7 @@ class App:
                 return Response(status_code=400)
             except GPULayerError as error:
                 error = newer_client(request.scope["headers"], error)
-                return _refuse(error, is_closing=is_closing)
+                return _refuse(error, is_closing=is_unread)
             except Exception as error:
                 LOG.exception("%s failed", route.name)
                 fault = GPULayerError("internal", f"{type(error).__name__}: {error}")
@@ -125,6 +125,11 @@ class App:
             os.unlink(path)
             raise
         return path
+
+
+def _has_body(request: Request) -> bool:
+    headers = request.headers
+    return headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
 
 
 def _parsed(data: bytes) -> dict[str, Any]:

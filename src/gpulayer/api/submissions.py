@@ -1,0 +1,54 @@
+"""From the body of a submission to what the plane is asked for.
+
+What a caller says of its own machine counts on that machine alone. From elsewhere a folder, an
+interpreter, visible devices or an envelope mean nothing here, and are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from gpulayer.contracts.fitting import fitted
+from gpulayer.contracts.principals import Principal, Role
+from gpulayer.control_plane.submission import Submission
+from gpulayer.errors import UsageError
+
+SUBMISSION = {
+    "spec": "Mapping[str, Any]",
+    "origin": "Mapping[str, Any] | None",
+    "idempotency_key": "str | None",
+    "envelope_id": "str | None",
+}
+"""What a body holds, as `contracts.fitting` names it."""
+
+_OF_ITS_MACHINE = frozenset({"attach_id", "cwd", "interpreter", "visible_gpus"})
+
+
+def submission_of(
+    body: Mapping[str, Any], shared: Mapping[str, Any], principal: Principal
+) -> Submission:
+    """`shared` has what the jobs of a batch have in common: origin and envelope."""
+    if fitted("a submission", body, SUBMISSION).get("spec") is None:
+        raise UsageError("usage", "a submission needs a spec")
+    fitted("a submission", shared, SUBMISSION)
+    return Submission(
+        spec=body["spec"],
+        origin=origin_of(shared, principal) or {},
+        idempotency_key=body.get("idempotency_key"),
+        envelope_id=envelope_of(shared, principal),
+        owner=principal.owner,
+    )
+
+
+def origin_of(body: Mapping[str, Any], principal: Principal) -> Mapping[str, Any] | None:
+    """None: nothing was said."""
+    origin: Mapping[str, Any] | None = body.get("origin")
+    if origin is None or principal.role is Role.LOCAL:
+        return origin
+    return {key: value for key, value in origin.items() if key not in _OF_ITS_MACHINE}
+
+
+def envelope_of(body: Mapping[str, Any], principal: Principal) -> str | None:
+    envelope: str | None = body.get("envelope_id")
+    return envelope if principal.role is Role.LOCAL else None
