@@ -16,10 +16,10 @@ from gpulayer._version import __version__
 from gpulayer.api.answers import PARK_SECONDS, Call, Parked, Raw
 from gpulayer.api.guard import Guard
 from gpulayer.api.rights import Rights
-from gpulayer.api.speaking import Speaking
-from gpulayer.api.watching import Watching
 from gpulayer.api.routes import ROUTES
+from gpulayer.api.speaking import Speaking
 from gpulayer.api.submissions import SUBMISSION, envelope_of, origin_of, submission_of
+from gpulayer.api.watching import Watching
 from gpulayer.artifacts.store import LocalArtifacts
 from gpulayer.contracts.fitting import fitted
 from gpulayer.contracts.messages import WIRE

@@ -33,6 +33,7 @@ job.look        viewer+own,ended,other submitter+own,ended,other operator+own,en
 job.act         submitter+own,ended operator+own,ended,other admin+own,ended,other
 artifact.get    viewer+* submitter+* operator+* admin+* worker+own
 artifact.put    submitter+* operator+* admin+* worker+own
+worker.drain    operator+own,ended,other admin+own,ended,other worker+own
 worker.manage   operator+own,ended,other admin+own,ended,other
 worker.revoke   admin+own,ended,other worker+own
 worker.speak    worker+own
