@@ -182,6 +182,11 @@ def version(home: LocalHome) -> str:
     return str(home.wire().call("GET", "/v1/version")["version"])
 
 
+def version_of_agent(home: LocalHome) -> str:
+    (worker,) = home.wire().call("GET", "/v1/workers")["workers"]
+    return str(worker["capabilities"]["version"])
+
+
 def test_a_newer_client_replaces_the_plane_and_no_job_notices(home: LocalHome, newer: str) -> None:
     waiting = Waiting(home)
     old, supervisor = home.pid("plane"), home.pid("supervisor")
@@ -189,6 +194,7 @@ def test_a_newer_client_replaces_the_plane_and_no_job_notices(home: LocalHome, n
     home.until(lambda: version(home) == "999.0.0")
     with watched(old) as gone:
         assert gone(SECONDS)
+    home.until(lambda: version_of_agent(home) == "999.0.0")
     assert home.pid("supervisor") == supervisor
     assert waiting.end() == (LINES, 7)
     home.run("true", check=0)

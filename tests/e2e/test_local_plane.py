@@ -53,13 +53,18 @@ def test_twenty_clients_at_once_on_nothing_make_one_plane(home: LocalHome) -> No
 
 def test_stopping_leaves_no_process_and_keeps_the_history(home: LocalHome) -> None:
     home.run("echo", "kept", check=0)
+    detached = [*RUN[:-1], "--detach", "--", "true"]
+    subprocess.run(detached, env=home.environ, cwd=home.work, check=True, timeout=SECONDS)
+    home.until(lambda: all(job["finished_at"] for job in home.jobs()))
+    assert os.listdir(home.places.envelopes)
     assert home.stop()
     assert home.strays() == []
+    assert os.listdir(home.places.envelopes) == []
     assert not os.path.exists(home.places.plane_socket)
     assert not os.path.exists(home.places.database + "-wal")
     assert not home.stop()
     home.run("true", check=0)
-    assert len(home.jobs()) == 2
+    assert len(home.jobs()) == 3
 
 
 def test_the_runtime_folder_is_private(home: LocalHome) -> None:
@@ -136,13 +141,11 @@ def test_a_frozen_plane_is_named_and_left_alone(home: LocalHome) -> None:
     home.run("true", check=0)
     pid = home.pid("plane")
     os.kill(pid, signal.SIGSTOP)
-    try:
-        client = home.popen("true", stderr=subprocess.PIPE)
-        _, said = client.communicate(timeout=SECONDS)
-    finally:
-        os.kill(pid, signal.SIGCONT)
-    assert client.returncode == 125
-    assert b"plane-unreachable" in said
+    said = home.run("true", check=125).stderr.decode()
+    assert said.startswith(f"error[plane-unreachable]: the plane, process {pid}, is stopped\n")
+    mend = said.split("  help: ")[1]
+    subprocess.run(mend, shell=True, check=True)
+    home.run("true", check=0)
     assert home.pid("plane") == pid
 
 

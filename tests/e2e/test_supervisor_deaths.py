@@ -231,6 +231,18 @@ def test_supervisor_and_keeper_killed_at_once(home):
     assert not alive(MARK)
 
 
+def test_files_of_tasks_that_no_journal_knows_go_at_the_next_start(home):
+    agent = home.connect("agent")
+    ended = home.run(agent, "echo", "kept")
+    home.kill()
+    for name in ("strange.seg", "strange.keeper", "notes.txt"):
+        (home.home / "tasks" / name).touch()
+    home.start()
+    assert home.follow(home.connect("agent"), ended.task_id).said(1) == b"kept\n"
+    left = {path.name for path in (home.home / "tasks").iterdir()}
+    assert left == {f"{ended.task_id}.seg", f"{ended.task_id}.keeper", "notes.txt"}
+
+
 def test_whoever_notices_may_sweep(home):
     agent = home.connect("agent")
     task = begin(home, agent, JOB)

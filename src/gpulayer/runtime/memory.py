@@ -14,16 +14,23 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_fd = -1
+_path: str | None = None
 _LONGEST = 1 << 16
 
 
 def kills() -> int:
     """The count now; 0 where there is none."""
-    global _fd
-    if _fd < 0 and (path := nearest()):
-        _fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    return counted(os.pread(_fd, _LONGEST, 0)) if _fd >= 0 else 0
+    global _path
+    if _path is None:
+        _path = nearest()
+    try:
+        fd = os.open(_path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return 0
+    try:
+        return counted(os.read(fd, _LONGEST))
+    finally:
+        os.close(fd)
 
 
 def counted(text: bytes) -> int:

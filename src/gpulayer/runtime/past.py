@@ -14,7 +14,7 @@ from gpulayer.runtime.tails import Tails
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Container
     from typing import Any
 
     from gpulayer.runtime.loop import Loop
@@ -106,6 +106,14 @@ class _Segment:
 
     def close(self) -> None:
         os.close(self.fd)
+
+
+def remove_strange(folder: str, known: Container[str]) -> None:
+    """Files of tasks that no journal knows, so that nobody will ever ask for them."""
+    for name in os.listdir(folder):
+        task_id, ending = os.path.splitext(name)
+        if ending in (LOG, BIRTH) and task_id not in known:
+            remove_files(os.path.join(folder, task_id))
 
 
 def remove_files(stem: str) -> None:

@@ -12,7 +12,7 @@ import os
 from gpulayer.runtime import cgroup, crash, launches, processes
 from gpulayer.runtime.exits import refused
 from gpulayer.runtime.journal import LISTED, Journal
-from gpulayer.runtime.past import PastTask, remove_files
+from gpulayer.runtime.past import PastTask, remove_files, remove_strange
 from gpulayer.runtime.processes import Children
 from gpulayer.runtime.quick import Quick
 from gpulayer.runtime.spawn import FULL, SpawnError
@@ -64,6 +64,7 @@ class Roster:
         them finds them missing and starts them again."""
         if self._leaves is not None:
             cgroup.end_leaves(self._leaves)
+        remove_strange(self._folder, self._journal.tasks)
         for task_id, intent in list(self._journal.tasks.items()):
             stem = self._stem_of(task_id)
             if PastTask.ever_ran(stem):

@@ -38,9 +38,13 @@ def ensure_plane(places: Places) -> Wire:
 
     An older plane is used as it is, and replaced in the background by one of this version. The
     client starts a plane again whenever it finds none. Inside a job nothing is started.
+
+    Raises `plane-unreachable` at once where somebody has stopped the plane's process.
     """
     if answers(places.plane_socket):
-        _replace_older(places)
+        pid, version = _holder(places.plane_lock)
+        _refuse_stopped(pid, places)
+        _replace_older(version, places)
     else:
         start(places)
     return Wire(places.plane_socket, revive=lambda: start(places))
@@ -112,7 +116,27 @@ def stop(places: Places, *, force: bool = False) -> bool:
         dismiss(places)
         if not answers(places.supervisor_socket):  # else a job came in the same moment
             end(places, "supervisor")
+    _empty(places)
     return True
+
+
+def _empty(places: Places) -> None:
+    """Remove the environments of terminals that were kept for jobs: after a stop no job has need
+    of one. Nobody starts a plane meanwhile, and where somebody has, they are left to it."""
+    from gpulayer.sdk.processes import running
+
+    try:
+        lock = _open(places.start_lock)
+    except GPULayerError:
+        return  # the folder is gone, and they with it
+    try:
+        if _taken(lock) and not running(places):
+            for name in os.listdir(places.envelopes):
+                os.unlink(os.path.join(places.envelopes, name))
+    except FileNotFoundError:
+        pass
+    finally:
+        os.close(lock)
 
 
 def start_failed(places: Places, why: str) -> Exception:
@@ -161,21 +185,37 @@ def _spawn(places: Places, *flags: str) -> int:
     return read
 
 
-def _replace_older(places: Places) -> None:
+def _refuse_stopped(pid: str, places: Places) -> None:
+    """A process in the state T (proc_pid_stat(5)) would not answer however long one waits."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+            state = file.read().rpartition(")")[2].split()[0]
+    except (OSError, IndexError):
+        return  # it has gone, or there is no /proc
+    if state == "T":
+        raise UnreachableError(
+            "plane-unreachable",
+            f"the plane, process {pid}, is stopped",
+            where=places.plane_socket,
+            why="somebody sent it SIGSTOP, or pressed Ctrl-Z where it runs",
+            hint=f"kill -CONT {pid}",
+        )
+
+
+def _replace_older(running: str, places: Places) -> None:
     """Start the hot swap of an older plane and go on; it takes the lock and listener over."""
-    running = _version_of(places.plane_lock)
     if running and ordered(running) < ordered(__version__) and "GPULAYER_JOB_ID" not in os.environ:
         os.close(_spawn(places, "--takeover"))
 
 
-def _version_of(lock: str) -> str:
-    """The version that the plane wrote into its lock; empty if there is none."""
+def _holder(lock: str) -> tuple[str, str]:
+    """Process number and version that the plane wrote into its lock; empty if there is none."""
     try:
         with open(lock, encoding="utf-8", errors="replace") as file:
             lines = file.read(4096).split("\n")
     except OSError:
-        return ""
-    return lines[2] if len(lines) > 3 else ""
+        return "", ""
+    return (lines[0], lines[2]) if len(lines) > 3 else ("", "")
 
 
 def _open(path: str) -> int:

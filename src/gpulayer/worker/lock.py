@@ -10,6 +10,8 @@ import fcntl
 import os
 from contextlib import suppress
 
+from gpulayer._version import __version__
+
 
 class WorkerLock:
     """`take` first. In a child forked from the holder the lock is let go."""
@@ -27,6 +29,7 @@ class WorkerLock:
             os.close(fd)
             return False
         self._fd = fd
+        self.note(self.noted())
         os.register_at_fork(after_in_child=self.release)
         return self.in_place()
 
@@ -38,11 +41,11 @@ class WorkerLock:
             return False
 
     def note(self, text: str) -> None:
-        """Keep a few words for the next holder. Not synced; a reboot makes them void anyway. A
-        full disk keeps the older ones."""
+        """Keep a few words for the next holder, and our version for who looks. Not synced; a reboot
+        makes them void anyway. A full disk keeps the older ones."""
         if self._fd >= 0:
             with suppress(OSError):
-                os.pwrite(self._fd, f"{text}\n".encode(), 0)
+                os.pwrite(self._fd, f"{text}\n{__version__}\n".encode(), 0)
 
     def noted(self) -> str:
         """What the last holder noted, or nothing."""

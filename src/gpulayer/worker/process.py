@@ -16,6 +16,7 @@ from gpulayer.worker.driver import Driver
 from gpulayer.worker.events import CapabilitiesChanged
 from gpulayer.worker.lock import WorkerLock
 from gpulayer.worker.machine import ThisMachine
+from gpulayer.worker.steps import leftovers
 from gpulayer.worker.supervisor_link import SupervisorLink
 from gpulayer.worker.task_runner import TaskRunner
 
@@ -60,6 +61,7 @@ class Worker:
         self._machine = ThisMachine(outside.tasks, self._environ, self._python)
         self._started_supervisor = clock.monotonic()
         self._driver: Driver | None = None
+        self._has_swept = False
 
     def start(self) -> bool:
         """False: another worker of this home is alive, and nothing was started."""
@@ -120,6 +122,10 @@ class Worker:
         try:
             link = SupervisorLink.connect(self._outside.supervisor_socket)
             self._started_supervisor = float("-inf")  # when this one ends, another starts at once
+            if not self._has_swept:  # nothing is prepared yet
+                known = {task.task_id for task in link.listed()}
+                leftovers.sweep(self._outside.tasks, known, self._clock.now())
+                self._has_swept = True
             return link
         except (OSError, EOFError):
             now = self._clock.monotonic()

@@ -184,10 +184,18 @@ def test_heartbeats_are_no_activity_and_a_closing_gate_says_come_again() -> None
     asyncio.run(story())
 
 
-def test_an_agent_that_keeps_dying_is_started_ever_more_rarely(places: Places) -> None:
+def test_an_agent_that_keeps_dying_is_started_ever_more_rarely_and_one_of_another_version_anew(
+    places: Places,
+) -> None:
     clock = FakeClock()
     started: list[float] = []
-    warden = Warden(places, clock, start=lambda: started.append(clock.monotonic()))
+    ended: list[float] = []
+    warden = Warden(
+        places,
+        clock,
+        start=lambda: started.append(clock.monotonic()),
+        end=lambda: ended.append(clock.monotonic()),
+    )
     begun = clock.monotonic()
     for _ in range(40):
         warden.look()
@@ -201,6 +209,17 @@ def test_an_agent_that_keeps_dying_is_started_ever_more_rarely(places: Places) -
     clock.advance(0.1)
     warden.look()
     assert len(started) == 7
+    assert ended == []
+    lock = os.open(f"{places.state}/agent.lock", os.O_RDWR)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    for version, ends in (("", 0), (__version__, 0), ("0.0.1", 1)):
+        os.pwrite(lock, f"1.0\n{version}\n".ljust(30).encode(), 0)
+        clock.advance(100.0)
+        warden.look()
+        assert len(ended) == ends
+    assert len(started) == 8
+    os.close(lock)
+    del started[7:]
     warden.rest()
     clock.advance(100.0)
     warden.look()

@@ -104,6 +104,19 @@ def test_nothing_is_left_of_a_task_that_is_recorded(bench: Bench) -> None:
     eventually(lambda: not os.listdir(bench.home.home / "tasks"))
 
 
+def test_folders_of_tasks_of_which_nobody_knows_are_removed_by_the_next_agent(bench: Bench) -> None:
+    gate = bench.home.folder / "gate"
+    os.mkfifo(gate)
+    task = bench.sh(f"read line < {gate}")
+    bench.plane.until(lambda: "running" in bench.plane.tasks[task].phases)
+    (bench.home.home / "tasks" / "t999" / "work").mkdir(parents=True)
+    bench.restart()
+    eventually(lambda: not (bench.home.home / "tasks" / "t999").exists())
+    assert (bench.home.home / "tasks" / task / "work").exists()
+    gate.write_text("go\n")
+    assert bench.plane.ended(task).exit is not None
+
+
 def test_many_at_once_share_reports(bench: Bench) -> None:
     tasks = [bench.sh("true") for _ in range(40)]
     for task in tasks:

@@ -14,6 +14,7 @@ import pytest
 from gpulayer.clock import SystemClock
 from gpulayer.contracts.messages import Assignment
 from gpulayer.errors import PreparationError
+from gpulayer.worker.steps import leftovers
 from gpulayer.worker.task_runner import TaskRunner
 
 WORKER_ENVIRON = {
@@ -230,6 +231,21 @@ def test_forgetting_removes_whatever_the_job_left(runner: TaskRunner, tmp_path: 
     assert not (tmp_path / "t1").exists()
     assert outside.read_text() == "keep"
     runner.forget("t1")
+
+
+def test_an_agent_that_begins_removes_what_a_dead_one_left_of_tasks(tmp_path: Path) -> None:
+    for name in ("t2", "t3", "t4", "t5"):
+        (tmp_path / name / "work").mkdir(parents=True)
+        (tmp_path / name / "out").mkdir()
+        (tmp_path / name / "out" / "half").write_text("x")
+    for name in ("t4", "t5"):
+        (tmp_path / name / "work" / "notes").write_text("x")
+    os.utime(tmp_path / "t5", (0, 0))
+    (tmp_path / "other").mkdir()
+    (tmp_path / "t6.seg").write_text("the supervisor's")
+    leftovers.sweep(str(tmp_path), {"t3"}, SystemClock().now())
+    left = sorted(path.name for path in tmp_path.iterdir())
+    assert left == ["other", "t3", "t4", "t6.seg"]  # t4: of today, for whoever looks for it
 
 
 def test_a_full_disk_is_called_by_its_name(runner: TaskRunner) -> None:

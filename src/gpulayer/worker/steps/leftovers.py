@@ -1,0 +1,39 @@
+"""Folders of tasks that nobody knows any more: their agent died in the middle, or was ended."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Container
+
+from gpulayer.worker.steps import plan, workspace
+
+KEPT_SECONDS = 86_400.0
+"""What a task wrote into its workspace stays so long for whoever looks for it."""
+
+
+def sweep(folder: str, known: Container[str], now: float) -> int:
+    """Remove the folders of tasks that are not `known`; how many. One whose workspace holds
+    something goes once it is old. For an agent that begins, before it prepares any task."""
+    try:
+        with os.scandir(folder) as entries:
+            found = [e for e in entries if _is_of_a_task(e) and e.name not in known]
+    except FileNotFoundError:
+        return 0  # the home was deleted
+    doomed = [entry for entry in found if not _is_kept(entry, now)]
+    for entry in doomed:
+        workspace.remove(entry.path)
+    return len(doomed)
+
+
+def _is_of_a_task(entry: os.DirEntry[str]) -> bool:
+    is_named = entry.name[:1] == "t" and entry.name[1:].isdigit()
+    return is_named and entry.is_dir(follow_symlinks=False)
+
+
+def _is_kept(entry: os.DirEntry[str], now: float) -> bool:
+    try:
+        if not os.listdir(plan.workspace(entry.path)):
+            return False
+        return now - entry.stat(follow_symlinks=False).st_mtime < KEPT_SECONDS
+    except OSError:
+        return False
