@@ -190,6 +190,30 @@ def test_a_file_is_stored_under_its_digest(
         worker.channel.put_artifact(str(tmp_path / "absent"))
 
 
+def test_small_files_are_stored_together_as_far_as_they_are_lacking(
+    plane: ServedPlane, worker: Worker
+) -> None:
+    files = [(hashlib.sha256(bytes([n])).hexdigest(), bytes([n])) for n in range(60)]
+    plane.artifacts.put_stream([files[0][1]])
+    worker.channel.put_artifacts(files)
+    assert sorted(plane.artifacts.digests()) == sorted(digest for digest, _ in files)
+    worker.channel.put_artifacts(files)
+    with pytest.raises(OSError, match="not those that were announced"):
+        worker.channel.put_artifacts([("0" * 64, b"x")])
+
+
+def test_an_artifact_is_fetched_into_a_file(
+    plane: ServedPlane, worker: Worker, tmp_path: Path
+) -> None:
+    for data in (b"x" * 3_000_000, b""):
+        digest, _ = plane.artifacts.put_stream([data])
+        worker.channel.get_artifact(digest, str(tmp_path / digest))
+        assert (tmp_path / digest).read_bytes() == data
+    with pytest.raises(NotFoundError) as refused:
+        worker.channel.get_artifact("0" * 64, str(tmp_path / "absent"))
+    assert refused.value.code == "artifact-not-found"
+
+
 def test_a_file_that_becomes_shorter_while_it_is_sent_is_refused_and_the_next_is_not(
     plane: ServedPlane, tmp_path: Path
 ) -> None:

@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, BinaryIO
 
 from gpulayer.clock import SystemClock
 from gpulayer.contracts.principals import LOCAL, Principal
@@ -54,11 +54,11 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Raw:
-    """Bytes instead of JSON. With `file` the bytes are that file's."""
+    """Bytes instead of JSON. With `file` the bytes are that open file's; who sends it closes it."""
 
     data: bytes = b""
     headers: Mapping[str, str] = field(default_factory=dict)
-    file: str | None = None
+    file: BinaryIO | None = None
     status: int = 200
 
 

@@ -48,6 +48,7 @@ TABLE: dict[str, Rights] = {
     "job.act": _persons(Role.SUBMITTER, _OWN, dict.fromkeys((Role.OPERATOR, Role.ADMIN), _THEIRS)),
     "artifact.get": _persons(Role.VIEWER, _ALL, {Role.WORKER: _LIVE}),
     "artifact.put": _persons(Role.SUBMITTER, _ALL, {Role.WORKER: _LIVE}),
+    "artifact.mend": _persons(Role.SUBMITTER, _NONE),
     "worker.drain": _persons(Role.OPERATOR, _THEIRS, {Role.WORKER: _LIVE}),
     "worker.manage": _persons(Role.OPERATOR, _THEIRS),
     "worker.revoke": _persons(Role.ADMIN, _THEIRS, {Role.WORKER: _LIVE}),

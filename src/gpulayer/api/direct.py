@@ -9,9 +9,10 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import tempfile
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, BinaryIO
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from gpulayer.api.answers import Call, Raw, settle_blocking
@@ -19,6 +20,8 @@ from gpulayer.api.handlers import Handlers
 from gpulayer.api.routes import ROUTES, Route
 from gpulayer.api.wire import Reply
 from gpulayer.errors import UsageError
+
+PIECE_BYTES = 1 << 20
 
 
 class Direct:
@@ -37,20 +40,24 @@ class Direct:
         self,
         method: str,
         path: str,
-        body: bytes | None = None,
+        body: bytes | BinaryIO | None = None,
         *,
         headers: Mapping[str, str] | None = None,
         park: float = 0.0,
+        sink: BinaryIO | None = None,
     ) -> Reply:
         """As `wire.Wire.request`."""
         answer = self._answer(method, path, body or b"")
-        if isinstance(answer, Raw):
-            data = answer.data
-            if answer.file is not None:
-                with open(answer.file, "rb") as source:
+        if not isinstance(answer, Raw):
+            return Reply(200, {}, json.dumps(answer).encode())
+        data = answer.data
+        if answer.file is not None:
+            with answer.file as source:
+                if sink is None:
                     data = source.read()
-            return Reply(200, {k.lower(): v for k, v in answer.headers.items()}, data)
-        return Reply(200, {}, json.dumps(answer).encode())
+                else:
+                    shutil.copyfileobj(source, sink, PIECE_BYTES)
+        return Reply(200, {k.lower(): v for k, v in answer.headers.items()}, data)
 
     def close(self) -> None:
         """Nothing is held."""
@@ -61,18 +68,21 @@ class Direct:
     def _answer(self, method: str, path: str, body: Any) -> Any:
         split = urlsplit(path)
         route, found = _route(method, split.path)
-        if route.name == "put_artifact":
+        if route.body_bytes == 0:
             body = self._uploaded(body)
         call = Call(found, dict(parse_qsl(split.query)), body)
         answer = getattr(self._handlers, route.name)(call)
         return settle_blocking(answer, self._handlers.wakeups)
 
-    def _uploaded(self, data: bytes) -> str:
+    def _uploaded(self, body: bytes | BinaryIO) -> str:
         """The handler takes an upload as a file, and removes it."""
         os.makedirs(self._handlers.uploads, exist_ok=True)
         fd, path = tempfile.mkstemp(dir=self._handlers.uploads)
         with os.fdopen(fd, "wb") as file:
-            file.write(data)
+            if isinstance(body, bytes):
+                file.write(body)
+            else:
+                shutil.copyfileobj(body, file, PIECE_BYTES)
         return path
 
 

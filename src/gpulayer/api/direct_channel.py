@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import shutil
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import TypeVar
 
@@ -21,6 +22,8 @@ from gpulayer.control_plane.wakeups import worker_topic
 from gpulayer.errors import GPULayerError, UnreachableError
 
 T = TypeVar("T")
+
+_PIECE = 1 << 20
 
 
 class DirectChannel:
@@ -58,6 +61,18 @@ class DirectChannel:
         except GPULayerError as error:
             raise OSError(0, error.message) from error
         return digest
+
+    def put_artifacts(self, files: Sequence[tuple[str, bytes]]) -> None:
+        try:
+            self._artifacts.put_many(
+                (d, (data,)) for d, data in files if not self._artifacts.touch(d)
+            )
+        except GPULayerError as error:
+            raise OSError(0, error.message) from error
+
+    def get_artifact(self, digest: str, path: str) -> None:
+        with self._artifacts.open(digest) as source, open(path, "xb") as target:
+            shutil.copyfileobj(source, target, _PIECE)
 
     def close(self) -> None:
         self._closed = True

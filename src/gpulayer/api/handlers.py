@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 from gpulayer._version import __version__
 from gpulayer.api.answers import PARK_SECONDS, Call, Parked, Raw
+from gpulayer.api.files import Files
 from gpulayer.api.guard import Guard
 from gpulayer.api.rights import Rights
 from gpulayer.api.routes import ROUTES
@@ -62,7 +63,7 @@ class Host(Protocol):
         """Of a served plane {address, fingerprint}; fingerprint None without TLS."""
 
 
-class Handlers(Rights, Speaking, Watching):
+class Handlers(Rights, Speaking, Watching, Files):
     """The routes of one plane. Thread-safe."""
 
     def __init__(self, plane: ControlPlane, artifacts: LocalArtifacts, host: Host) -> None:
@@ -198,29 +199,6 @@ class Handlers(Rights, Speaking, Watching):
             owner=call.principal.owner,
         )
         return then(job, lambda fresh: self._plane.job(fresh.id))
-
-    def put_artifact(self, call: Call) -> Any:
-        digest, upload = call.path["digest"], call.body
-
-        def keep() -> Any:
-            try:
-                with open(upload, "rb") as source:
-                    pieces = iter(lambda: source.read(LOG_BYTES), b"")
-                    _, size = self._artifacts.put_stream(pieces, digest)
-            finally:
-                os.unlink(upload)
-            return {"digest": digest, "size": size}
-
-        return self._disk.submit(keep)
-
-    def get_artifact(self, call: Call) -> Any:
-        digest = call.path["digest"]
-
-        def check() -> Raw:
-            self._artifacts.open(digest).close()  # reads it whole: what is damaged is not served
-            return Raw(file=str(self._artifacts.path(digest)))
-
-        return self._disk.submit(check)
 
     def workers(self, call: Call) -> Any:
         return {"workers": self._plane.workers()}

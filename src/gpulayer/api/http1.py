@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Mapping
+from errno import EDQUOT, ENOSPC
 from typing import BinaryIO, NamedTuple
 
 from gpulayer.api.endpoints import Endpoint
+from gpulayer.errors import StorageError
 
 PIECE_BYTES = 1 << 20
 LONGEST_LINE = 65_536
@@ -39,8 +41,10 @@ class Connection:
         headers: Mapping[str, str],
         body: bytes | BinaryIO | None,
         timeout: float,
+        sink: BinaryIO | None = None,
     ) -> Answer:
-        """Send and receive. A body that is a file needs a Content-Length among the headers.
+        """Send and receive. A body that is a file needs a Content-Length among the headers. With
+        `sink`, the body of a good answer is written there, from its start, and `data` is empty.
 
         Raises TimeoutError after `timeout` seconds without a byte, and when the plane's backlog
         is full; ConnectionError or FileNotFoundError when nobody is there; what the endpoint
@@ -48,7 +52,7 @@ class Connection:
         shall not read this answer.
         """
         try:
-            return self._exchange(method, path, headers, body, timeout)
+            return self._exchange(method, path, headers, body, timeout, sink)
         except BaseException:
             self.close()
             raise
@@ -66,6 +70,7 @@ class Connection:
         headers: Mapping[str, str],
         body: bytes | BinaryIO | None,
         timeout: float,
+        sink: BinaryIO | None,
     ) -> Answer:
         if self.sock is None:
             self.sock = self._endpoint.connect(timeout)
@@ -83,7 +88,7 @@ class Connection:
             while piece := body.read(PIECE_BYTES):
                 self._send(piece)
         try:
-            return self._receive()
+            return self._receive(sink)
         except OSError as error:
             raise _lost(error) from error
 
@@ -94,7 +99,7 @@ class Connection:
         except OSError as error:
             raise _lost(error) from error
 
-    def _receive(self) -> Answer:
+    def _receive(self, sink: BinaryIO | None) -> Answer:
         status, version = 100, ""
         headers: dict[str, str] = {}
         while status < 200:  # 1xx are word in between
@@ -108,7 +113,11 @@ class Connection:
         elif headers.get("transfer-encoding", "").lower() == "chunked":
             data = self._chunks()
         elif "content-length" in headers:
-            data = self._exactly(_number(headers["content-length"], 10))
+            length = _number(headers["content-length"], 10)
+            if sink is not None and status == 200:
+                data = self._copied(length, sink)
+            else:
+                data = self._exactly(length)
         else:
             data, closes = self._reader.read(), True
         return Answer(status, headers, data, closes)
@@ -130,6 +139,19 @@ class Connection:
             self._line()
         self._headers()  # trailers
         return b"".join(pieces)
+
+    def _copied(self, size: int, sink: BinaryIO) -> bytes:
+        sink.seek(0)
+        sink.truncate()
+        while size:
+            piece = self._exactly(min(size, PIECE_BYTES))
+            size -= len(piece)
+            try:
+                sink.write(piece)
+            except OSError as error:  # the disk's fault, and no lost connection
+                slug = "disk-full" if error.errno in (ENOSPC, EDQUOT) else "disk-error"
+                raise StorageError(slug, f"cannot be written: {error.strerror}") from error
+        return b""
 
     def _line(self) -> str:
         line = self._reader.readline(LONGEST_LINE)

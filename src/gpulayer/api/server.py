@@ -6,16 +6,17 @@ fault of our own is answered as `internal` and written to the log with its trace
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import json
 import logging
 import os
 import tempfile
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, BinaryIO
 
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import FileResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route as StarletteRoute, Router
 from starlette.types import Receive, Scope, Send
 
@@ -36,8 +37,8 @@ DRAINED_BYTES = 256 << 20
 """What is read and dropped of a larger one, so that its sender hears the refusal: one that is still
 sending when the connection ends would hear of a lost connection."""
 
+PIECE_BYTES = 1 << 20
 BYTE_ROUTES = frozenset({"append_log"})
-FILE_ROUTES = frozenset({"put_artifact"})
 
 
 class App:
@@ -100,7 +101,7 @@ class App:
     async def _body(self, request: Request, route: Route) -> Any:
         if route.method == "GET":
             return None
-        if route.name in FILE_ROUTES:
+        if route.body_bytes == 0:
             return await self._spooled(request)
         parts, size = [], 0
         async for chunk in request.stream():
@@ -160,7 +161,7 @@ def _respond(answer: Any) -> Response:
     if isinstance(answer, Raw):
         headers = {**IDENTITY, **answer.headers}
         if answer.file is not None:
-            return FileResponse(answer.file, headers=headers)
+            return _Opened(answer.file, headers)
         kind = "application/octet-stream"  # where the headers name none
         return Response(answer.data, answer.status, headers=headers, media_type=kind)
     data = json.dumps(answer, separators=(",", ":")).encode()
@@ -173,6 +174,30 @@ def _refuse(error: GPULayerError, *, is_closing: bool = False) -> Response:
     data = json.dumps({"error": error.to_json()}).encode()
     headers = {**IDENTITY, "Connection": "close"} if is_closing else IDENTITY
     return Response(data, slug.status, headers=headers, media_type="application/json")
+
+
+class _Opened(Response):
+    """The rest of an open file, in constant memory."""
+
+    media_type = "application/octet-stream"
+
+    def __init__(self, file: BinaryIO, headers: Mapping[str, str]) -> None:
+        self._file = file
+        self.status_code, self.background = 200, None
+        size = os.fstat(file.fileno()).st_size
+        self.init_headers({**headers, "Content-Length": str(size)})
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            start = {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
+            await send(start)
+            more = scope["method"] != "HEAD"
+            while more:
+                data = await asyncio.to_thread(self._file.read, PIECE_BYTES)
+                more = bool(data)
+                await send({"type": "http.response.body", "body": data, "more_body": more})
+        finally:
+            self._file.close()
 
 
 async def _no_such_path(scope: Scope, receive: Receive, send: Send) -> None:

@@ -7,7 +7,7 @@ is told once, and every call from then on fails as if there were no plane.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
 
 from gpulayer.contracts.messages import (
@@ -70,6 +70,12 @@ class SessionChannel:
 
     def put_artifact(self, path: str) -> str:
         return self._known(lambda: self._channel.put_artifact(path))
+
+    def put_artifacts(self, files: Sequence[tuple[str, bytes]]) -> None:
+        self._known(lambda: self._channel.put_artifacts(files))
+
+    def get_artifact(self, digest: str, path: str) -> None:
+        self._known(lambda: self._channel.get_artifact(digest, path))
 
     def close(self) -> None:
         self._channel.close()

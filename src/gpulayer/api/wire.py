@@ -83,9 +83,10 @@ class Wire:
         *,
         headers: Mapping[str, str] | None = None,
         park: float = 0.0,
+        sink: BinaryIO | None = None,
     ) -> Reply:
         """One exchange, repeated while the plane comes and goes. `park`: seconds that the plane
-        may hold the call on purpose."""
+        may hold the call on purpose. `sink`: a file that takes the answer's bytes."""
         sent = {
             "Content-Type": "application/json",
             "X-Gpulayer-Wire": str(WIRE),
@@ -99,7 +100,7 @@ class Wire:
             if not isinstance(body, bytes | None):
                 body.seek(0)
             try:
-                reply = self._exchange(method, path, body, sent, ANSWER_SECONDS + park)
+                reply = self._exchange(method, path, body, sent, ANSWER_SECONDS + park, sink)
             except TimeoutError as error:
                 self.close()
                 raise self._unreachable(
@@ -157,10 +158,11 @@ class Wire:
         body: bytes | BinaryIO | None,
         headers: Mapping[str, str],
         timeout: float,
+        sink: BinaryIO | None,
     ) -> Reply:
         if self._connection is None:
             self._connection = Connection(self.endpoint)
-        answer = self._connection.exchange(method, path, headers, body, timeout)
+        answer = self._connection.exchange(method, path, headers, body, timeout, sink)
         if answer.will_close:
             self.close()
         self.plane_version = answer.headers.get("x-gpulayer-version")

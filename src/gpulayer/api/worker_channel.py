@@ -1,19 +1,21 @@
 """The worker's verbs over HTTP: `worker.channel.WorkerChannel` by the table of routes.
 
-Reports, the parked acquire, log bytes and artifacts each have a connection of their own, so that
-bulk never delays a heartbeat and the acquire is the held connection that tells of a lost plane.
+Reports, the parked acquire, log bytes, uploads and downloads each have a connection of their own,
+so that bulk never delays a heartbeat and the acquire is the held connection that tells of a lost
+plane.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
 from threading import Condition, Lock
 from typing import Any, BinaryIO, Protocol
 
 from gpulayer.api.endpoints import Endpoint
 from gpulayer.api.wire import Wire
+from gpulayer.artifacts import packs
 from gpulayer.contracts.messages import (
     Acquire,
     Acquired,
@@ -26,6 +28,8 @@ from gpulayer.errors import GPULayerError, UnreachableError
 from gpulayer.runtime import crash
 
 CHUNK = 1 << 20
+STORING_SECONDS = 600.0
+"""How long a plane may take to check an artifact before its first byte or after its last."""
 
 
 class Client(Protocol):
@@ -42,6 +46,8 @@ class Client(Protocol):
         body: bytes | BinaryIO | None = None,
         *,
         headers: Mapping[str, str] | None = None,
+        park: float = 0.0,
+        sink: BinaryIO | None = None,
     ) -> Any: ...
 
     def interrupt(self) -> None: ...
@@ -59,7 +65,8 @@ class HttpChannel:
         self._acquires = connect(self._still_open)
         self._logs = connect(self._still_open)
         self._artifacts = connect(self._still_open)
-        self._uploading = Lock()
+        self._downloads = connect(self._still_open)
+        self._uploading, self._downloading = Lock(), Lock()
         self._calls = Condition()
         self._in_progress = 0
         self._closed = False
@@ -100,18 +107,45 @@ class HttpChannel:
                 raise OSError(0, error.message) from error
             return digest.hexdigest()
 
+    def put_artifacts(self, files: Sequence[tuple[str, bytes]]) -> None:
+        with self._uploading:
+            try:
+                asked = {"digests": [digest for digest, _ in files]}
+                path = "/v1/artifacts/missing"
+                missing = self._reached(lambda: self._artifacts.call("POST", path, asked))
+                lacking = set(missing["missing"])
+                wanted = {digest: data for digest, data in files if digest in lacking}
+                if wanted:
+                    head = packs.head_of((digest, len(data)) for digest, data in wanted.items())
+                    body = b"".join((head, *wanted.values()))
+                    self._reached(lambda: self._put("/v1/artifacts", body, {}))
+            except GPULayerError as error:
+                raise OSError(0, error.message) from error
+
+    def get_artifact(self, digest: str, path: str) -> None:
+        route = f"/v1/artifacts/sha256/{digest}"
+        with self._downloading, open(path, "xb") as sink:
+            self._reached(
+                lambda: self._downloads.request("GET", route, park=STORING_SECONDS, sink=sink)
+            )
+
     def _upload(self, digest: str, size: int, file: BinaryIO) -> None:
         route, headers = f"/v1/artifacts/sha256/{digest}", {"Content-Length": str(size)}
         body: Any = _FirstBytes(file, size)
         body.seek(0)
         try:
-            self._reached(lambda: self._artifacts.request("PUT", route, body, headers=headers))
+            self._reached(lambda: self._put(route, body, headers))
         except OSError:
             self._artifacts.close()  # half a request may have been sent
             raise
 
+    def _put(self, route: str, body: Any, headers: Mapping[str, str]) -> Any:
+        return self._artifacts.request("PUT", route, body, headers=headers, park=STORING_SECONDS)
+
     def close(self) -> None:
-        clients = (self._reports, self._acquires, self._logs, self._artifacts)
+        clients = (
+            self._reports, self._acquires, self._logs, self._artifacts, self._downloads,
+        )  # fmt: skip
         with self._calls:
             self._closed = True
             while self._in_progress:  # one that is just connecting is met the next time round

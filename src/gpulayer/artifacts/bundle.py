@@ -67,20 +67,22 @@ class Bundle:
 def build_source_bundle(
     folder: str | os.PathLike[str],
     *,
+    within: str = "",
     without: Iterable[str] = (),
     seen: Seen = NOTHING_SEEN,
     home: str | None = None,
 ) -> Bundle:
     """The source files below `folder` as an archive; see `listing` for which they are.
 
-    Same content, same bytes, same digest, on every system. `without`: paths that are left out.
+    Same content, same bytes, same digest, on every system. `within`: only this folder
+    below it, by the same names. `without`: paths that are left out.
     `seen` remembers digests between calls. `home`: what counts as the home folder. Raises
     RefusedError `source-refused` for a folder that cannot be sent, `too-large` past the limits;
     NotFoundError where there is none.
     """
     folder = os.path.realpath(folder)
     _require_own_folder(folder, os.path.expanduser("~") if home is None else home)
-    listing = list_source(folder, without)
+    listing = _listed(folder, within, without)
     require_limits(folder, listing)
     twins = one_name(found.path for found in listing.files)
     if twins is not None:
@@ -90,10 +92,11 @@ def build_source_bundle(
             why="so the folder could not be unpacked there",
             hint=f"echo {shlex.quote('/' + twins[0])} >> {IGNORE_FILE}",
         )
-    contents = seen.look(folder, listing.files)
+    key = os.path.join(folder, within)
+    contents = seen.look(key, listing.files)
     if contents is None:
         contents = _read(folder, listing.files)
-        seen.keep(folder, listing.files, contents)
+        seen.keep(key, listing.files, contents)
     entries, digest = contents
     return Bundle(folder, digest, layout.size_of(entries), entries, listing.say_left_out())
 
@@ -112,6 +115,13 @@ def _require_own_folder(folder: str, home: str) -> None:
             why="it holds more than one program: keys, caches, other work",
             hint="mkdir project",
         )
+
+
+def _listed(folder: str, within: str, without: Iterable[str]) -> Listing:
+    listing = list_source(os.path.join(folder, within), without)
+    if within:
+        listing.files = [f._replace(path=f"{within}/{f.path}") for f in listing.files]
+    return listing
 
 
 def require_limits(folder: str, listing: Listing) -> None:

@@ -23,8 +23,8 @@ def extract_bundle(
     archive: str | os.PathLike[str] | BinaryIO,
     target: str | os.PathLike[str],
     digest: str | None = None,
-) -> int:
-    """Unpack into `target`, which is made (0700) or is empty; the number of files.
+) -> list[str]:
+    """Unpack into `target`, which is made (0700) or is empty; the paths of the files.
 
     With `digest`, the archive's SHA-256 is compared before anything else. Raises RefusedError
     `digest-mismatch`, `bad-bundle` for an archive that is not exactly what `build_source_bundle`
@@ -40,7 +40,7 @@ def extract_bundle(
     found = strict_zip.members(archive)
     with _fresh(os.fspath(target)) as folder:
         _unpack(archive, found, folder)
-    return len(found)
+    return [member.path for member in found]
 
 
 @contextmanager

@@ -17,7 +17,7 @@ import itertools
 import os
 import re
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from io import BufferedReader
 from pathlib import Path
 from typing import BinaryIO
@@ -51,12 +51,14 @@ class LocalArtifacts:
         self, chunks: Iterable[bytes], expected: str | None = None
     ) -> tuple[Digest, int]:
         """Keep what `chunks` yield. If that is not `expected`, or they raise, nothing is kept."""
-        temporary = self.folder / ".new" / f"{os.getpid()}-{id(self)}-{next(self._names)}"
+        temporary = self._new_path()
         with _Asking(temporary):
-            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _SAFE, 0o400)
+            descriptor = os.open(temporary, _NEW, 0o400)
         try:
             with open(descriptor, "wb", buffering=0) as file:
                 digest, size = _write(file, temporary, chunks)
+                with _Asking(temporary):
+                    os.fsync(file.fileno())
             if expected is not None and digest != expected:
                 raise _mismatch(expected, digest)
             self._publish(temporary, digest)
@@ -64,6 +66,34 @@ class LocalArtifacts:
             temporary.unlink(missing_ok=True)
             raise
         return digest, size
+
+    def put_many(self, files: Iterable[tuple[str, Iterable[bytes]]]) -> None:
+        """Keep each under its announced digest. They are written, then reach the disk together,
+        then appear: many small files cost one wait for the disk. One that is not what it was
+        announced as is refused, and none appears then."""
+        written: list[tuple[str, Path]] = []
+        try:
+            for digest, chunks in files:
+                temporary = self._new_path()
+                with _Asking(temporary):
+                    descriptor = os.open(temporary, _NEW, 0o400)
+                written.append((digest, temporary))
+                with open(descriptor, "wb", buffering=0) as file:
+                    found, _ = _write(file, temporary, chunks)
+                if found != digest:
+                    raise _mismatch(digest, found)
+            with _Asking(self.folder):
+                _flush([temporary for _, temporary in written], self.folder)
+                shelves = {self._place(digest).parent for digest, _ in written}
+                for shelf in shelves:
+                    _make_folder(shelf)
+                while written:
+                    digest, temporary = written.pop()
+                    os.replace(temporary, self._place(digest))
+                _flush(shelves, self.folder)
+        finally:
+            for _, temporary in written:
+                temporary.unlink(missing_ok=True)
 
     def open(self, digest: str) -> BufferedReader:
         """The bytes, read from the start and compared with their name before you get them.
@@ -92,6 +122,16 @@ class LocalArtifacts:
 
     def has(self, digest: str) -> bool:
         return self._place(digest).is_file()
+
+    def touch(self, digest: str) -> bool:
+        """Whether it is here; then it is as young as one that was put just now."""
+        place = self._place(digest)
+        with _Asking(place):
+            try:
+                os.utime(place)
+            except FileNotFoundError:
+                return False
+        return True
 
     def delete(self, digest: str) -> int:
         """How many bytes that freed; 0 when it was not there. A reader of it reads to the end."""
@@ -128,6 +168,9 @@ class LocalArtifacts:
             except FileNotFoundError:
                 continue
         return swept
+
+    def _new_path(self) -> Path:
+        return self.folder / ".new" / f"{os.getpid()}-{id(self)}-{next(self._names)}"
 
     def _place(self, digest: str) -> Path:
         if not _DIGEST.fullmatch(digest):
@@ -207,8 +250,6 @@ def _write(file: BinaryIO, path: Path, chunks: Iterable[bytes]) -> tuple[Digest,
             rest = memoryview(chunk)
             while rest:
                 rest = rest[file.write(rest) :]
-    with _Asking(path):
-        os.fsync(file.fileno())
     return Digest(seen.hexdigest()), size
 
 
@@ -229,6 +270,34 @@ def _sync_folder(path: Path) -> None:
         os.close(descriptor)
 
 
+def _flush(paths: Collection[Path], folder: Path) -> None:
+    """Put them on the disk: one by one, or at once by syncing the whole file system (syncfs(2))
+    where there are many and the system can."""
+    if len(paths) >= _MANY and _syncfs(folder):
+        return
+    for path in paths:
+        descriptor = os.open(path, os.O_RDONLY | _SAFE)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def _syncfs(folder: Path) -> bool:
+    import ctypes
+
+    sync = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
+    if sync is None:
+        return False
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        if sync(descriptor):
+            raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    finally:
+        os.close(descriptor)
+    return True
+
+
 def _not_found(digest: str) -> NotFoundError:
     return NotFoundError(
         "artifact-not-found", f"There is no artifact {digest[:12]}.", hint="gpulayer ps -a"
@@ -245,3 +314,5 @@ def _mismatch(expected: str, digest: str) -> RefusedError:
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _SAFE = os.O_NOFOLLOW | os.O_CLOEXEC
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _SAFE
+_MANY = 32

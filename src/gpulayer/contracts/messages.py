@@ -126,6 +126,8 @@ class Exit(Message):
     """Of a distributed job: the rank of this node that failed first."""
     failed_at: float | None = None
     """Unix time of that, by the node's clock."""
+    left: Mapping[str, Any] | None = None
+    """{count, bytes, paths} of what stays in the workspace; the largest paths alone."""
     usage: Mapping[str, Any] = field(default_factory=dict)
     """{user_seconds, system_seconds, max_rss_bytes}, where known."""
 

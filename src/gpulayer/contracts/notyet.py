@@ -43,12 +43,9 @@ def _says_something(value: Any) -> bool:
 
 
 _VALUES: dict[str, Callable[[JobSpec], Any]] = {
-    "workload.source": lambda spec: spec.workload.source,
     "placement.max_hourly_cost": lambda spec: spec.placement.max_hourly_cost,
     "placement.provisioning": lambda spec: spec.placement.provisioning,
-    "inputs": lambda spec: spec.inputs,
     "after": lambda spec: spec.after,
-    "outputs": lambda spec: spec.outputs,
     "environment": lambda spec: spec.environment,
     "image": lambda spec: spec.image,
     "array": lambda spec: spec.array,

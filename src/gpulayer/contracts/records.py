@@ -133,6 +133,8 @@ class Result:
     """JSON text of a function's return value."""
     error: Mapping[str, Any] | None = None
     """{type, message, traceback, log_tail} of a function, or {slug, message} of ours."""
+    left: Mapping[str, Any] | None = None
+    """{count, bytes, paths} of the files that stay in the workspace, for a day."""
     finished_at: float = 0.0
 
 

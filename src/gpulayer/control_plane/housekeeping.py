@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gpulayer.contracts.ids import Digest, JobId
+from gpulayer.contracts.named import digests_named
 from gpulayer.contracts.states import TERMINAL_JOB_STATES
 from gpulayer.control_plane.ports import Ports, Reader, Tx
 
@@ -101,8 +102,9 @@ class Housekeeping:
         with self._ports.store.read() as reader:
             named = reader.digests_in_use()
             if without:
-                kept = [j.id for j in reader.jobs() if j.id not in without]
-                named = frozenset(Digest(o.digest) for j in kept for o in reader.outputs(j))
+                kept = [job for job in reader.jobs() if job.id not in without]
+                left = {Digest(o.digest) for job in kept for o in reader.outputs(job.id)}
+                named = frozenset(left.union(*(digests_named(job.spec) for job in kept)))
         artifacts = self._ports.artifacts
         return [
             digest

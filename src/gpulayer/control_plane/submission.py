@@ -18,6 +18,7 @@ from gpulayer.contracts.decision import Shape
 from gpulayer.contracts.fitting import fitted
 from gpulayer.contracts.ids import EnvelopeId, JobId
 from gpulayer.contracts.jobspec import JobSpec, spec_to_json, validate_spec
+from gpulayer.contracts.named import digests_named
 from gpulayer.contracts.notyet import not_yet
 from gpulayer.contracts.records import Job
 from gpulayer.contracts.states import LIVE_JOB_STATES, TERMINAL_JOB_STATES, JobState, Reason
@@ -27,7 +28,7 @@ from gpulayer.control_plane.ports import Places, Ports, Tx, commit, then
 from gpulayer.control_plane.scheduler.shapes import shape_id, shape_of
 from gpulayer.control_plane.selection import find_job
 from gpulayer.control_plane.wakeups import ANY_JOB, job_topic, worker_topic
-from gpulayer.errors import RefusedError, UsageError
+from gpulayer.errors import NotFoundError, RefusedError, UsageError
 
 _SUFFIX = 8
 _INTERPRETER = dict.fromkeys(("path", "version", "why"), "str | None")
@@ -164,6 +165,7 @@ class SubmissionDesk:
             self._envelopes.use([submission.envelope_id], self._ports.clock.monotonic())
         body, origin = spec_to_json(spec), dict(fitted_origin(submission.origin))
         self._check_sizes(submission.idempotency_key, origin)
+        self._require_artifacts(body)
         shape = shape_of(body, origin)
         key = submission.idempotency_key
         if key is not None and submission.owner:
@@ -202,6 +204,16 @@ class SubmissionDesk:
             raise RefusedError(
                 "too-large", f"the origin has {size} bytes; up to {limits.origin_bytes} are allowed"
             )
+
+    def _require_artifacts(self, spec: Mapping[str, Any]) -> None:
+        for digest in digests_named(spec):
+            if not self._ports.artifacts.touch(digest):
+                raise NotFoundError(
+                    "artifact-not-found",
+                    f"the job names artifact {digest[:12]}, which this plane does not have",
+                    why="what a job needs is stored before the job is submitted",
+                    hint="gpulayer put FILE",
+                )
 
     def _insert(self, tx: Tx, accepted: Sequence[_Accepted]) -> list[Job]:
         jobs: list[Job] = []

@@ -57,6 +57,7 @@ def job_json(
             {"path": o.path, "digest": o.digest, "size": o.size, "executable": o.executable}
             for o in outputs
         ],
+        "left": None if result is None else result.left,
         "log_complete": log_complete,
         "note": note,
     }

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
+
 from gpulayer.contracts.ids import Digest, JobId
+from gpulayer.contracts.named import ADDRESS, digests_named
 from gpulayer.contracts.records import Output, Result
 from gpulayer.contracts.states import JobState
 from gpulayer.storage.queries import Queries, Writes
 from gpulayer.storage.rows import FLAG, JSON, PATH, Table, as_enum, plain_text
 
-RESULTS = Table("results", Result, codecs={"state": as_enum(JobState), "error": JSON})
+RESULTS = Table("results", Result, codecs={"state": as_enum(JobState), "error": JSON, "left": JSON})
 OUTPUTS = Table("outputs", Output, codecs={"path": PATH, "executable": FLAG})
 
 _RESULTS = f'SELECT {RESULTS.columns} FROM results WHERE job_id = ? ORDER BY "index"'
@@ -20,6 +23,7 @@ _ENDED_OF = (
     "WHERE results.seq > ? AND jobs.session = ? ORDER BY results.seq LIMIT ?"
 )
 _DIGESTS = "SELECT DISTINCT digest FROM outputs"
+_NAMING = "SELECT spec FROM jobs WHERE spec LIKE ?"
 
 
 class ResultReads(Queries):
@@ -47,8 +51,10 @@ class ResultReads(Queries):
         ]
 
     def digests_in_use(self) -> frozenset[Digest]:
-        """Artifacts that some job's output still names."""
-        return frozenset(row[0] for row in self._all(_DIGESTS))
+        """Artifacts that a job's spec or output still names."""
+        left = {row[0] for row in self._all(_DIGESTS)}
+        specs = (json.loads(row[0]) for row in self._all(_NAMING, f"%{ADDRESS}%"))
+        return frozenset(left.union(*map(digests_named, specs)))
 
 
 class ResultWrites(Writes):

@@ -51,6 +51,13 @@ class Agent:
         self._done: dict[str, float] = {}
         """Task ids that are over, and since when: a late assignment must not run them again."""
 
+    def wants(self, task_id: str, run: int) -> bool:
+        """Whether that run of the task is still to be prepared."""
+        slot = self.slots.get(task_id)
+        if slot is None or slot.run != run:
+            return False
+        return slot.phase == "staging" and slot.order is None
+
     def handle(self, event: heard.Event, now: float) -> list[say.Instruction]:
         """Take one fact. The instructions are in the order in which they must begin."""
         return self._take(event, now) + self._next(now)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from gpulayer.contracts.messages import (
@@ -35,6 +36,14 @@ class WorkerChannel(Protocol):
 
     def put_artifact(self, path: str) -> str:
         """Store a file; its SHA-256 in hex. Raises `OSError` also when the file cannot be read."""
+
+    def put_artifacts(self, files: Sequence[tuple[str, bytes]]) -> None:
+        """Store small files, (SHA-256, bytes) each, as far as the plane lacks them. As many as a
+        pack takes (`artifacts.packs`). Raises `OSError` also when the plane refuses them."""
+
+    def get_artifact(self, digest: str, path: str) -> None:
+        """The bytes of an artifact as a new file. They are not compared with the digest here. A
+        file that is half there when this raises is the caller's to remove."""
 
     def close(self) -> None:
         """End every call in progress; they raise `OSError`. Safe from any thread, and twice."""

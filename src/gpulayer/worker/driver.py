@@ -257,7 +257,7 @@ class Driver:
         if link is None:
             return
         try:
-            task = self._tasks.prepare(order.assignment, link)
+            task = self._prepared(order, link)
         except SupervisorGone:
             return  # the next list says whether it began
         except Exception as error:
@@ -266,6 +266,19 @@ class Driver:
             self._refused(order, error)
         else:
             link.ask("start", lambda reply, _: self._started(order, reply), task=task)
+
+    def _prepared(self, order: say.Run, link: SupervisorLink) -> dict[str, Any]:
+        """What a job brings waits until there is a plane to give it, while it is still wanted."""
+        while True:
+            try:
+                return self._tasks.prepare(order.assignment, link)
+            except ConnectionError:
+                with self._lock:
+                    is_wanted = self._agent.wants(order.assignment.task_id, order.number)
+                if self.left.is_set() or not is_wanted:
+                    raise
+                with self._plane_back:
+                    self._plane_back.wait(1.0)
 
     def _started(self, order: say.Run, reply: dict[str, Any]) -> None:
         try:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from gpulayer.clock import Clock, Ids
 from gpulayer.contracts.ids import LOCAL_WORKER
 from gpulayer.worker.agent import Agent
+from gpulayer.worker.artifact_cache import ArtifactCache
 from gpulayer.worker.channel import WorkerChannel
 from gpulayer.worker.driver import Driver
 from gpulayer.worker.events import CapabilitiesChanged
@@ -109,6 +110,10 @@ class Worker:
                 self._clock,
                 interpreter=self._python,
                 environ=self._environ,
+                artifacts=ArtifactCache(
+                    os.path.join(os.path.dirname(self._outside.tasks), "cache"),
+                    self._channel.get_artifact,
+                ),
             ),
             self._clock,
             connect=self._connect,

@@ -86,7 +86,16 @@ def note_of(assignment: Assignment) -> dict[str, Any]:
         "again": again,
         "kind": workload.get("kind", "command"),
         "secrets": bool(assignment.spec.get("secrets")),
+        "outputs": list(assignment.spec.get("outputs") or ()),
+        "folder": _own_folder(assignment, workload),
     }
+
+
+def _own_folder(assignment: Assignment, workload: Mapping[str, Any]) -> str:
+    """Where it runs, if that is a folder of its user's own; nothing for a workspace of ours."""
+    if assignment.envelope_id is None or workload.get("source"):
+        return ""
+    return str(assignment.origin.get("cwd") or "")
 
 
 def assigned(assignment: Assignment, sent_at: float) -> Slot:

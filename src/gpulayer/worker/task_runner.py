@@ -7,6 +7,7 @@ forget      once the end is recorded: nothing of the task is left here
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
@@ -15,6 +16,7 @@ from gpulayer.artifacts import collect
 from gpulayer.clock import Clock
 from gpulayer.contracts.messages import Assignment, Exit
 from gpulayer.runtime import segments
+from gpulayer.worker.artifact_cache import ArtifactCache
 from gpulayer.worker.channel import WorkerChannel
 from gpulayer.worker.instructions import Collect
 from gpulayer.worker.slots import note_of
@@ -24,6 +26,7 @@ from gpulayer.worker.steps import (
     hiding,
     plan,
     secrets,
+    staging,
     visibility,
     workload,
     workspace,
@@ -40,6 +43,8 @@ STEPS: tuple[Callable[[TaskPlan], None], ...] = (
     workspace.make,
     environ.fill,
     visibility.limit,
+    staging.source,
+    staging.inputs,
     workload.choose,
     secrets.resolve,
 )
@@ -53,17 +58,25 @@ class TaskRunner:
     """Safe to share between threads; tasks do not touch each other's folders."""
 
     def __init__(
-        self, folder: str, clock: Clock, *, interpreter: str, environ: Mapping[str, str]
+        self,
+        folder: str,
+        clock: Clock,
+        *,
+        interpreter: str,
+        environ: Mapping[str, str],
+        artifacts: ArtifactCache,
     ) -> None:
         """`folder` holds one folder per task. `environ` and `interpreter` are the worker's."""
         self._folder = folder
         self._clock = clock
+        self._artifacts = artifacts
         self._interpreter = interpreter
         self._environ = environ
 
     def prepare(self, assignment: Assignment, supervisor: Supervisor) -> dict[str, Any]:
         """The `task` of the supervisor's `start`. Raises a `GPULayerError` or an `OSError` when
-        a step could not do its part; nothing is left of the task then."""
+        a step could not do its part; nothing is left of the task then. `ConnectionError`: there
+        is no plane to give what the job needs now; ask again."""
 
         def lookup(envelope_id: str, names: Sequence[str]) -> Mapping[str, str | None]:
             answer = supervisor.call("environ", envelope_id=envelope_id, names=list(names))
@@ -75,6 +88,7 @@ class TaskRunner:
             self._interpreter,
             self._environ,
             lookup,
+            self._artifacts,
         )
         try:
             for step in STEPS:
@@ -100,8 +114,16 @@ class TaskRunner:
             end = ending.with_result(end, plan.result_file(folder))
         elif order.note.get("kind") == "distributed":
             end = ending.of_ranks(end, plan.ranks(folder))
-        found = collect.outputs(plan.outputs(folder), channel.put_artifact)
+        own, work = str(order.note.get("folder") or ""), plan.workspace(folder)
+        patterns = order.note.get("outputs") or ()
+        found = collect.outputs(
+            plan.outputs(folder), channel, elsewhere=own or work, patterns=patterns
+        )
         end = ending.with_outputs(end, found.outputs, found.note)
+        if not own:
+            taken = {str(output["path"]) for output in found.outputs} if patterns else set()
+            left = collect.left_behind(work, staging.staged(folder) | taken)
+            end = dataclasses.replace(end, left=left)
         return hiding.without_secrets(end, clean) if order.note.get("secrets") else end
 
     def forget(self, task_id: str) -> None:

@@ -167,7 +167,7 @@ def test_an_announced_digest_is_compared_first(ground: Ground):
         extract_bundle(ground.archive, ground.target, hashlib.sha256(b"other").hexdigest())
     assert refused.value.code == "digest-mismatch"
     assert not ground.target.exists()
-    assert extract_bundle(ground.archive, ground.target, hashlib.sha256(data).hexdigest()) == 1
+    assert extract_bundle(ground.archive, ground.target, hashlib.sha256(data).hexdigest()) == ["x"]
 
 
 # --- names ------------------------------------------------------------------------------------

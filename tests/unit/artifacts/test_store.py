@@ -67,6 +67,24 @@ def test_a_stream_that_breaks_off_stores_nothing(artifacts: LocalArtifacts):
     assert written(artifacts) == []
 
 
+def test_many_are_stored_at_once_or_none(artifacts: LocalArtifacts):
+    files = [(hashlib.sha256(bytes([n])).hexdigest(), [bytes([n])]) for n in range(80)]
+    with pytest.raises(RefusedError, match="not those that were announced"):
+        artifacts.put_many([*files, (DIGEST, [b"other"])])
+    assert written(artifacts) == []
+    artifacts.put_many(files)
+    assert sorted(artifacts.digests()) == sorted(digest for digest, _ in files)
+    assert len(written(artifacts)) == 80
+
+
+def test_asking_whether_it_is_there_makes_it_young(artifacts: LocalArtifacts):
+    assert not artifacts.touch(DIGEST)
+    artifacts.put_stream([TEXT])
+    os.utime(artifacts.path(DIGEST), (1000.0, 1000.0))
+    assert artifacts.touch(DIGEST)
+    assert artifacts.age_seconds(DIGEST, now=1600.0) < 0
+
+
 def test_a_damaged_artifact_is_set_aside_and_never_served(artifacts: LocalArtifacts):
     artifacts.put_stream([TEXT])
     path = artifacts.path(DIGEST)

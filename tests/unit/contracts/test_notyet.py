@@ -15,10 +15,8 @@ DIRECT = {"kind": "distributed", "entrypoint": "train.py", "launcher": "direct"}
 @pytest.mark.parametrize(
     ("data", "fields"),
     [
-        (distributed({"num_workers": 2}), ["workload.num_workers", "workload.source"]),
+        (distributed({"num_workers": 2}), ["workload.num_workers"]),
         ({**command(), "workload": DIRECT}, ["workload.launcher"]),
-        (function(source=ARTIFACT), ["workload.source"]),
-        (command(inputs=[{"artifact": ARTIFACT, "path": "a"}]), ["inputs"]),
         (command(after=[{"job": "a"}]), ["after"]),
         (command(environment={"requirements": ["a"]}), ["environment"]),
         (command(image="a:b"), ["image"]),
@@ -26,7 +24,6 @@ DIRECT = {"kind": "distributed", "entrypoint": "train.py", "launcher": "direct"}
         (command(checkpoint={"path": "a"}), ["checkpoint"]),
         (command(data=["a"]), ["data"]),
         (command(cache=True), ["cache"]),
-        (command(outputs=["*.pt"]), ["outputs"]),
         ({**function(), "reuse": True}, ["reuse"]),
         (command(placement={"provisioning": {"release": "keep"}}), ["placement.provisioning"]),
         (command(placement={"max_hourly_cost": 1}), ["placement.max_hourly_cost"]),
@@ -50,8 +47,9 @@ def test_a_field_without_effect_is_named(data: Any, fields: list[str]) -> None:
         command(environment={}, array=None, placement={"provisioning": {}, "currency": "EUR"}),
         command(secrets=[{"name": "A"}, {"name": "B", "source": "file", "key": "/run/b"}]),
         command(resources={"accelerator": "gpu", "gpu_models": ["a100"]}, priority=5),
-        function(args=[1]),
-        {"workload": {"kind": "distributed", "entrypoint": "train.py", "procs_per_worker": 4}},
+        function(args=[1], source=ARTIFACT),
+        command(inputs=[{"artifact": ARTIFACT, "path": "a"}], outputs=["*.pt"]),
+        distributed(),
     ],
 )
 def test_what_says_nothing_is_let_through(data: Any) -> None:

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import os
 
+import pytest
+
+from gpulayer.contracts.named import ADDRESS
+from gpulayer.errors import NotFoundError
 from tests.support.env import Env, EnvWorker
 
 
@@ -75,3 +79,40 @@ def test_a_dry_run_counts_the_artifacts_of_the_jobs_that_would_go() -> None:
         assert env.artifacts.has(digest)
         env.laws.forget(job)
         assert env.plane.gc(older_than=50).artifacts == 1
+
+
+def test_what_the_spec_of_a_listed_job_names_stays() -> None:
+    """Of an unfinished one since it will run, of an ended one since it may be tried again."""
+    with Env() as env:
+        worker = env.worker()
+        source, item, unnamed = (_artifact(env, data, 0) for data in (b"a", b"b", b"c"))
+        workload = {"kind": "command", "command": ["true"], "source": f"{ADDRESS}{source}"}
+        ended = env.submit(workload=workload)
+        inputs = [{"artifact": f"{ADDRESS}{item}", "path": "x"}]
+        env.submit(inputs=inputs)
+        env.run(worker, ended)
+        for digest in (source, item, unnamed):
+            os.utime(env.artifacts.path(digest), (1000.0, 1000.0))
+        assert env.plane.gc().artifacts == 1
+        assert [env.artifacts.has(d) for d in (source, item, unnamed)] == [True, True, False]
+        env.clock.advance(10)
+        assert env.plane.gc(dry_run=True, older_than=5).artifacts == 1
+        env.laws.forget(ended)
+        assert env.plane.gc(older_than=5).artifacts == 1
+        assert not env.artifacts.has(source)
+
+
+def test_a_job_that_names_an_artifact_that_is_not_here_is_refused() -> None:
+    with Env() as env:
+        inputs = [{"artifact": ADDRESS + "0" * 64, "path": "x"}]
+        with pytest.raises(NotFoundError) as refused:
+            env.submit(inputs=inputs)
+        assert refused.value.code == "artifact-not-found"
+        assert env.plane.jobs() == []
+
+
+def test_a_submission_makes_what_it_names_young_before_it_is_listed() -> None:
+    with Env() as env:
+        digest = _artifact(env, b"abc", 9999)
+        env.submit(inputs=[{"artifact": ADDRESS + digest, "path": "x"}])
+        assert env.artifacts.age_seconds(digest, env.clock.now()) < 3600

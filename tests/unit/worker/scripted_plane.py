@@ -6,7 +6,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -155,6 +155,15 @@ class ScriptedPlane:
         with self._here():
             self.artifacts[digest] = data
         return digest
+
+    def put_artifacts(self, files: Sequence[tuple[str, bytes]]) -> None:
+        with self._here():
+            self.artifacts.update(files)
+
+    def get_artifact(self, digest: str, path: str) -> None:
+        with self._here():
+            data = self.artifacts[digest]
+        Path(path).write_bytes(data)
 
     def close(self) -> None:
         with self._changed:

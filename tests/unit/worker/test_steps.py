@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import sys
@@ -11,11 +12,15 @@ from typing import Any
 
 import pytest
 
+from gpulayer.artifacts import build_source_bundle
 from gpulayer.clock import SystemClock
 from gpulayer.contracts.messages import Assignment
-from gpulayer.errors import PreparationError
+from gpulayer.errors import NotFoundError, PreparationError, RefusedError
+from gpulayer.worker.artifact_cache import ArtifactCache
+from gpulayer.worker.instructions import Collect
 from gpulayer.worker.steps import leftovers
 from gpulayer.worker.task_runner import TaskRunner
+from tests.unit.worker.scripted_plane import ScriptedPlane
 
 WORKER_ENVIRON = {
     "PATH": "/bin",
@@ -52,8 +57,23 @@ def assignment(spec: Mapping[str, Any], **fields: Any) -> Assignment:
 
 @pytest.fixture
 def runner(tmp_path: Path) -> TaskRunner:
+    return runner_of(tmp_path, {})
+
+
+def runner_of(folder: Path, known: dict[str, bytes]) -> TaskRunner:
+    """A worker whose plane has these artifacts."""
+
+    def fetch(digest: str, path: str) -> None:
+        if digest not in known:
+            raise NotFoundError("artifact-not-found", "no such artifact")
+        Path(path).write_bytes(known[digest])
+
     return TaskRunner(
-        str(tmp_path), SystemClock(), interpreter="/usr/bin/python3", environ=WORKER_ENVIRON
+        str(folder),
+        SystemClock(),
+        interpreter="/usr/bin/python3",
+        environ=WORKER_ENVIRON,
+        artifacts=ArtifactCache(str(folder / "cache"), fetch),
     )
 
 
@@ -251,3 +271,123 @@ def test_an_agent_that_begins_removes_what_a_dead_one_left_of_tasks(tmp_path: Pa
 def test_a_full_disk_is_called_by_its_name(runner: TaskRunner) -> None:
     end = runner.refused(OSError(28, "No space left on device"))
     assert (end.outcome, end.reason) == ("failed", "disk_full")
+
+
+# --- what travels -----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def known(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """A bundle (under "bundle") and a data file (under "data"), by digest as well."""
+    source = tmp_path_factory.mktemp("source")
+    (source / "pkg").mkdir()
+    (source / "pkg" / "m.py").write_text("x = 1")
+    (source / "run.sh").write_text("#!/bin/sh")
+    (source / "run.sh").chmod(0o755)
+    found: dict[str, bytes] = {}
+    for name, data in (
+        ("bundle", b"".join(build_source_bundle(source).chunks())),
+        ("data", b"numbers"),
+    ):
+        digest = hashlib.sha256(data).hexdigest()
+        found[digest] = data
+        found[name] = digest.encode()
+    return found
+
+
+def address(known: dict[str, bytes], name: str) -> str:
+    return f"artifact://sha256/{known[name].decode()}"
+
+
+def test_a_job_runs_in_a_copy_of_its_source_wherever_it_comes_from(
+    tmp_path: Path, known: dict[str, bytes]
+) -> None:
+    runner = runner_of(tmp_path, known)
+    source = address(known, "bundle")
+    spec = {"workload": {"kind": "command", "command": ["true"], "source": source}}
+    for terminal in (None, Terminal()):
+        task = prepare(runner, spec, terminal)
+        work = tmp_path / "t1" / "work"
+        assert task["cwd"] == str(work)
+        assert (work / "pkg" / "m.py").read_text() == "x = 1"
+        assert os.access(work / "run.sh", os.X_OK)
+        (work / "run.sh").write_text("changed")  # an earlier try of the same task
+
+
+def test_a_function_is_imported_from_its_bundle(tmp_path: Path, known: dict[str, bytes]) -> None:
+    spec = {
+        "workload": {
+            "kind": "function",
+            "entrypoint": "run:main",
+            "source": address(known, "bundle"),
+        }
+    }
+    origin = {"function": {"file": "sub/run.py", "sys_path": ["/elsewhere"]}}
+    prepare(runner_of(tmp_path, known), spec, origin=origin)
+    call = json.loads((tmp_path / "t1" / "call.json").read_text())
+    work = str(tmp_path / "t1" / "work")
+    assert call["sys_path"] == [work]
+    assert call["file"] == f"{work}/sub/run.py"
+
+
+def test_inputs_are_staged_at_their_paths(tmp_path: Path, known: dict[str, bytes]) -> None:
+    data = address(known, "data")
+    inputs = [{"artifact": data, "path": "a/b.txt"}, {"artifact": data, "path": "c"}]
+    task = prepare(runner_of(tmp_path, known), {"inputs": inputs})
+    folder = Path(task["set"]["GPULAYER_INPUT_DIR"])
+    assert (folder / "a" / "b.txt").read_bytes() == (folder / "c").read_bytes() == b"numbers"
+
+
+def test_what_is_not_there_or_no_bundle_ends_the_preparation(
+    tmp_path: Path, known: dict[str, bytes]
+) -> None:
+    runner = runner_of(tmp_path, known)
+    for source, error, slug in (
+        ("artifact://sha256/" + "0" * 64, NotFoundError, "artifact-not-found"),
+        (address(known, "data"), RefusedError, "bad-bundle"),
+    ):
+        spec = {"workload": {"kind": "command", "command": ["true"], "source": source}}
+        with pytest.raises(error) as refused:
+            prepare(runner, spec)
+        assert refused.value.code == slug
+        assert not (tmp_path / "t1").exists()
+        end = runner.refused(refused.value)
+        assert (end.reason, end.error and end.error["slug"]) == ("preparation", slug)
+
+
+def test_what_a_job_left_besides_its_source_and_outputs_is_listed(
+    tmp_path: Path, known: dict[str, bytes]
+) -> None:
+    runner, plane = runner_of(tmp_path, known), ScriptedPlane()
+    spec = {
+        "workload": {
+            "kind": "command",
+            "command": ["true"],
+            "source": address(known, "bundle"),
+        },
+        "outputs": ["models/*.pt"],
+    }
+    told = prepare(runner, spec)
+    work = Path(told["cwd"])
+    (work / "models").mkdir()
+    (work / "models" / "a.pt").write_text("weights")
+    (work / "models" / "log").write_text("1234")
+    (work / "run.sh").write_text("changed")
+    Path(told["set"]["GPULAYER_OUTPUT_DIR"], "out.txt").write_text("o")
+    raw = {"outcome": "succeeded", "reason": "exited", "exit_code": 0}
+    end = runner.collect(Collect("t1", 1, raw, told["note"]), plane, lambda texts: texts)
+    assert [output["path"] for output in end.outputs] == ["models/a.pt", "out.txt"]
+    assert end.left == {"count": 1, "bytes": 4, "paths": ["models/log"]}
+
+
+def test_patterns_of_a_job_here_name_files_of_its_own_folder(tmp_path: Path) -> None:
+    own = tmp_path / "own"
+    own.mkdir()
+    (own / "a.pt").write_text("weights")
+    (own / "other").write_text("not asked for")
+    runner, plane = runner_of(tmp_path, {}), ScriptedPlane()
+    told = prepare(runner, {"outputs": ["*.pt"]}, Terminal(), origin={"cwd": str(own)})
+    raw = {"outcome": "succeeded", "reason": "exited", "exit_code": 0}
+    end = runner.collect(Collect("t1", 1, raw, told["note"]), plane, lambda texts: texts)
+    assert [output["path"] for output in end.outputs] == ["a.pt"]
+    assert end.left is None

@@ -119,6 +119,7 @@ def end_job(
     exit_code: int | None = None,
     value: str | None = None,
     error: Mapping[str, object] | None = None,
+    left: Mapping[str, object] | None = None,
     task: Task | None = None,
     **values: object,
 ) -> Changes:
@@ -134,6 +135,7 @@ def end_job(
         exit_code=exit_code,
         value=value if after is JobState.SUCCEEDED else None,
         error=error,
+        left=left,
         finished_at=now,
     )
     return Changes(results=(result,)) + move_job(

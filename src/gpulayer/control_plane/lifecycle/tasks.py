@@ -238,6 +238,7 @@ def _over(
         exit_code=end.exit_code,
         value=end.value,
         error=end.error if after is not JobState.CANCELLED else None,
+        left=end.left,
         task=task,
         lost=verdict.lost,
         started_at=job.started_at if job.started_at is not None else began,

@@ -189,6 +189,7 @@ CREATE TABLE results (
     exit_code INTEGER,
     value TEXT,
     error TEXT,
+    "left" TEXT,
     finished_at REAL NOT NULL,
     UNIQUE (job_id, "index")
 );

@@ -23,23 +23,25 @@ def without_secrets(end: Exit, clean: Clean) -> Exit:
     nobody would find it."""
     value = None if end.value is None else json.loads(end.value)
     paths = [str(output["path"]) for output in end.outputs]
-    parts: tuple[Any, ...] = (end.message, value, end.error, paths)
+    left = None if end.left is None else dict(end.left)
+    parts: tuple[Any, ...] = (end.message, value, end.error, left, paths)
     texts = list(_texts(parts))
     cleaned = clean(texts)
     if cleaned is None:
         error = None if end.error is None else {"type": "Error", "message": UNKNOWN}
-        return replace(end, value=None, error=error, outputs=(), message=UNKNOWN)
-    message, value, error, shown = _rebuilt(parts, iter(cleaned))
+        return replace(end, value=None, error=error, outputs=(), left=None, message=UNKNOWN)
+    message, value, error, left, shown = _rebuilt(parts, iter(cleaned))
     kept = tuple(o for o, path, name in zip(end.outputs, paths, shown, strict=True) if path == name)
-    left = len(paths) - len(kept)
-    if left:
-        note = f"not kept as output: {left} with a secret in the name"
+    unkept = len(paths) - len(kept)
+    if unkept:
+        note = f"not kept as output: {unkept} with a secret in the name"
         message = "; ".join(part for part in (message, note) if part)
     return replace(
         end,
         message=message,
         value=None if end.value is None else json.dumps(value, separators=(",", ":")),
         error=error,
+        left=left,
         outputs=kept,
     )
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gpulayer.contracts.messages import Assignment
+from gpulayer.worker.artifact_cache import ArtifactCache
 
 Lookup = Callable[[str, Sequence[str]], Mapping[str, str | None]]
 """(envelope id, names) -> the terminal's values of these variables; None where it had none."""
@@ -24,6 +25,7 @@ class TaskPlan:
     environ: Mapping[str, str]
     """The worker's own environment."""
     lookup: Lookup
+    artifacts: ArtifactCache
 
     argv: list[str] = field(default_factory=list)
     set: dict[str, str] = field(default_factory=dict)
@@ -65,6 +67,10 @@ def workspace(folder: str) -> str:
 
 def ranks(folder: str) -> str:
     return os.path.join(folder, "ranks")
+
+
+def staged_file(folder: str) -> str:
+    return os.path.join(folder, "staged.json")
 
 
 def call_file(folder: str) -> str:

@@ -70,12 +70,16 @@ def _write_call(task: TaskPlan, entrypoint: str, args: object, kwargs: object) -
     module, _, function = entrypoint.partition(":")
     origin = task.assignment.origin
     where = origin.get("function") or {}
+    paths, file = where.get("sys_path") or [origin.get("cwd") or "."], where.get("file")
+    if task.workload.get("source"):  # what the origin says is meant inside the bundle
+        workspace = plan.workspace(task.folder)
+        paths, file = [workspace], file and os.path.join(workspace, file)
     call = {
         "module": where.get("module") or module,
         "function": function,
-        "file": where.get("file"),
+        "file": file,
         "source": where.get("source"),
-        "sys_path": where.get("sys_path") or [origin.get("cwd") or "."],
+        "sys_path": paths,
         "args": args or [],
         "kwargs": kwargs or {},
         "stand_in": True,

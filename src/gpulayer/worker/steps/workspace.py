@@ -11,7 +11,8 @@ from gpulayer.worker.steps.plan import TaskPlan
 
 
 def make(task: TaskPlan) -> None:
-    """Twice-safe. A job with no terminal behind it runs in its workspace."""
+    """Empty, also where an earlier try of the same task left something. A job with no terminal
+    behind it runs in its workspace."""
     os.makedirs(task.folder, 0o700, exist_ok=True)
     task.undo.callback(remove, task.folder)
     for path in (
@@ -22,7 +23,8 @@ def make(task: TaskPlan) -> None:
         try:
             os.mkdir(path, 0o700)
         except FileExistsError:
-            pass  # an earlier try of the same task
+            _remove_tree(path)
+            os.mkdir(path, 0o700)
     if not task.here:
         task.cwd = plan.workspace(task.folder)
 
@@ -38,7 +40,7 @@ def remove(folder: str) -> None:
         plan.ranks(folder),
     ):
         _remove_tree(path)
-    for path in (plan.call_file(folder), plan.result_file(folder)):
+    for path in (plan.call_file(folder), plan.result_file(folder), plan.staged_file(folder)):
         try:
             os.unlink(path)
         except OSError:

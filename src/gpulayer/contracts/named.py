@@ -1,0 +1,24 @@
+"""Which artifacts a job's spec names. Pure, without pydantic."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from gpulayer.contracts.ids import Digest
+
+ADDRESS = "artifact://sha256/"
+
+
+def digests_named(spec: Mapping[str, Any]) -> Iterator[Digest]:
+    """Of its source, its inputs and its items."""
+    workload: Mapping[str, Any] = spec.get("workload") or {}
+    array: Mapping[str, Any] = spec.get("array") or {}
+    named = [
+        workload.get("source"),
+        array.get("items"),
+        *(item.get("artifact") for item in spec.get("inputs") or ()),
+    ]
+    for address in named:
+        if isinstance(address, str) and address.startswith(ADDRESS):
+            yield Digest(address.removeprefix(ADDRESS))

@@ -1,0 +1,304 @@
+"""What of this machine travels with a job that runs elsewhere: its source, its inputs.
+
+    with no word about it   a command brings the current folder where one of its words names
+                            something in it, else nothing; a function brings its own folder, or the
+                            package that it is in
+    --source DIR | none     decides otherwise
+    --input SRC[:PATH]      a file, or an artifact, at $GPULAYER_INPUT_DIR/PATH
+
+What the plane has already is never sent again, and of a folder that was sent before no more than
+what has changed since.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
+
+from gpulayer.artifacts.bundle import Bundle, build_source_bundle
+from gpulayer.artifacts.mending import difference
+from gpulayer.artifacts.seen import NOTHING_SEEN, Contents, Seen, SeenFolders
+from gpulayer.clock import SystemClock
+from gpulayer.contracts.durations import bytes_text
+from gpulayer.contracts.named import ADDRESS
+from gpulayer.errors import NotFoundError, RefusedError, UsageError
+
+if TYPE_CHECKING:
+    from gpulayer.sdk.places import Places
+
+NONE = "none"
+MISSING = "/v1/artifacts/missing"
+STORING_SECONDS = 600.0
+"""How long a plane may take to check and store what it was sent."""
+
+
+class Transport(Protocol):
+    """A `Wire` or a `Direct`."""
+
+    def call(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any: ...
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        body: BinaryIO | None = None,
+        *,
+        headers: Mapping[str, str] | None = None,
+        park: float = 0.0,
+    ) -> Any: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """A job with everything that it needs, not sent yet."""
+
+    spec: dict[str, Any]
+    """Names its source and inputs by digest."""
+    function: dict[str, Any]
+    """`function` of the origin, meaning paths inside the bundle; {} where it has none."""
+    bundle: Bundle | None
+    files: tuple[tuple[str, str, int], ...]
+    """Inputs of this machine: (path, digest, size)."""
+    before: Contents | None = field(default=None, repr=False)
+    """What the folder held when it was last looked at: perhaps it was sent then."""
+
+    def say(self) -> list[str]:
+        """What travels, a line each."""
+        lines = [] if self.bundle is None else [self.bundle.say()]
+        lines += [f"input: {path}, {bytes_text(size)}" for path, _, size in self.files]
+        return lines
+
+    def send(self, transport: Transport) -> int:
+        """Give the plane what it lacks; the bytes that were sent."""
+        digests = [digest for _, digest, _ in self.files]
+        if self.bundle is not None:
+            digests.append(self.bundle.digest)
+        if not digests:
+            return 0
+        missing = set(transport.call("POST", MISSING, {"digests": digests})["missing"])
+        sent = 0
+        for path, digest, size in self.files:
+            if digest in missing:
+                missing.discard(digest)
+                with open(path, "rb") as file:
+                    sent += _put(transport, f"/v1/artifacts/sha256/{digest}", file, size)
+        if self.bundle is not None and self.bundle.digest in missing:
+            sent += _send_bundle(transport, self.bundle, self.before)
+        return sent
+
+
+def pack(
+    spec: Mapping[str, Any],
+    *,
+    folder: str | None = None,
+    source: str | None = None,
+    inputs: Sequence[str] = (),
+    function: Mapping[str, Any] | None = None,
+    places: Places | None = None,
+) -> Packed:
+    """The job with its source and inputs; nothing is sent yet.
+
+    `folder`: the current one if not said. `source`: `none`, a folder or an artifact's address.
+    `inputs`: `SRC[:PATH]` each. `function`: of the origin, as `entrypoint_of` makes it. `places`
+    remembers what folders held. Raises what `build_source_bundle` does, NotFoundError for an
+    input that is not there, UsageError for two wishes that exclude each other.
+    """
+    folder = os.path.realpath(folder or os.getcwd())
+    made = {**spec, "workload": dict(spec["workload"])}
+    seen = _memory(places)
+    without = () if places is None else (places.home, places.state, places.bulk)
+    bundle, before = None, None
+    where = None if made["workload"].get("source") else _source(made, folder, source, function)
+    if where is not None:
+        if where.root.startswith(ADDRESS):
+            made["workload"]["source"] = where.root
+        else:
+            before = seen.last(os.path.join(os.path.realpath(where.root), where.within))
+            bundle = _built(where, without, seen, was_said=source is not None)
+            made["workload"]["source"] = ADDRESS + bundle.digest
+    files = [_input(text, folder) for text in inputs]
+    if files:
+        made["inputs"] = [
+            *(made.get("inputs") or ()),
+            *({"artifact": ADDRESS + digest, "path": path} for _, digest, _, path in files),
+        ]
+    root = "" if where is None else where.root
+    return Packed(
+        made,
+        _function_inside(function or {}, root),
+        bundle,
+        tuple((local, digest, size) for local, digest, size, _ in files if local),
+        before,
+    )
+
+
+def _built(where: _Source, without: Sequence[str], seen: Seen, *, was_said: bool) -> Bundle:
+    try:
+        return build_source_bundle(where.root, within=where.within, without=without, seen=seen)
+    except RefusedError as error:
+        if not was_said:  # nobody asked for it, so it can do without
+            error.help = ("--source none", *error.help)
+        raise
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    root: str
+    within: str = ""
+    """Only this folder below the root."""
+
+
+def _source(
+    spec: Mapping[str, Any], folder: str, source: str | None, function: Mapping[str, Any] | None
+) -> _Source | None:
+    if source == NONE:
+        return None
+    if source is not None:
+        return _Source(source if source.startswith(ADDRESS) else os.path.join(folder, source))
+    workload = spec["workload"]
+    if workload["kind"] == "command":
+        return _Source(folder) if _names_a_file(workload["command"], folder) else None
+    if workload["kind"] == "distributed" and workload.get("entrypoint"):
+        return _Source(folder)
+    if function:
+        return _of_function(workload, function)
+    entrypoint = str(workload.get("entrypoint") or workload.get("function") or "")
+    return _Source(folder) if _is_module(entrypoint.partition(":")[0], folder) else None
+
+
+def _of_function(workload: Mapping[str, Any], function: Mapping[str, Any]) -> _Source | None:
+    """The folder that its file is in, or its package alone. Source text travels by itself."""
+    paths = function.get("sys_path") or ()
+    if function.get("source") or not paths:
+        return None
+    name = str(workload.get("entrypoint") or workload.get("function") or "")
+    module = str(function.get("module") or name.partition(":")[0])
+    package = module.partition(".")[0]
+    is_package = not function.get("file") and os.path.isdir(os.path.join(paths[0], package))
+    return _Source(paths[0], package if is_package else "")
+
+
+def _function_inside(function: Mapping[str, Any], root: str) -> dict[str, Any]:
+    kept = {key: function[key] for key in ("module", "source") if function.get(key)}
+    if function.get("file") and root:
+        kept["file"] = os.path.relpath(function["file"], root)
+    return kept
+
+
+def _names_a_file(words: Sequence[str], folder: str) -> bool:
+    """Whether a word, or what follows its `=`, is the relative path of something in the folder;
+    with `python -m`, the name of a module in it."""
+    for word in words:
+        for text in {word, word.partition("=")[2]}:
+            if text and not os.path.isabs(text) and _is_inside(text, folder):
+                return True
+    if "-m" in words[1:-1] and os.path.basename(words[0]).startswith("python"):
+        return _is_module(words[words.index("-m") + 1], folder)
+    return False
+
+
+def _is_inside(text: str, folder: str) -> bool:
+    path = os.path.normpath(os.path.join(folder, text))
+    return (path == folder or path.startswith(folder + os.sep)) and os.path.exists(path)
+
+
+def _is_module(name: str, folder: str) -> bool:
+    first = os.path.join(folder, name.partition(".")[0])
+    return bool(name) and (os.path.isfile(first + ".py") or os.path.isdir(first))
+
+
+def _input(text: str, folder: str) -> tuple[str, str, int, str]:
+    """(path here, digest, size, path there) of `SRC[:PATH]`; no path here for an artifact."""
+    if text.startswith(ADDRESS):
+        digest, _, target = text.removeprefix(ADDRESS).partition(":")
+        if not target:
+            raise UsageError(
+                "usage",
+                f"--input {text}: an artifact needs a name for the job",
+                hint=f"--input {text}:data",
+            )
+        return "", digest, 0, target
+    source, target = _split(text, folder)
+    path = os.path.join(folder, source)
+    if not os.path.isfile(path):
+        kind = "is a folder: pack it first" if os.path.isdir(path) else "does not exist"
+        raise NotFoundError(
+            "file-not-found",
+            f"--input: {source} {kind}",
+            hint=f"tar -cf {os.path.basename(source.rstrip('/'))}.tar {source}"
+            if os.path.isdir(path)
+            else "ls",
+        )
+    import hashlib
+
+    with open(path, "rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+        size = file.tell()
+    return path, digest, size, target or PurePosixPath(source).name
+
+
+def _split(text: str, folder: str) -> tuple[str, str]:
+    """A file's own name may hold a colon."""
+    if os.path.exists(os.path.join(folder, text)) or ":" not in text:
+        return text, ""
+    source, _, target = text.rpartition(":")
+    return source, target
+
+
+# --- sending --------------------------------------------------------------------------------
+
+
+class _Stream:
+    """A body that is made while it is sent, and made again when the exchange is."""
+
+    def __init__(self, make: Any) -> None:
+        self._make = make
+        self._pieces: Iterator[bytes] = make()
+        self._left = b""
+
+    def seek(self, offset: int) -> None:
+        assert offset == 0
+        self._pieces, self._left = self._make(), b""
+
+    def read(self, size: int = -1) -> bytes:
+        while not self._left:
+            piece = next(self._pieces, None)
+            if piece is None:
+                return b""
+            self._left = piece
+        data, self._left = (self._left, b"") if size < 0 else (self._left[:size], self._left[size:])
+        return data
+
+
+def _put(transport: Transport, path: str, body: Any, size: int) -> int:
+    headers = {"Content-Length": str(size), "Content-Type": "application/octet-stream"}
+    transport.request("PUT", path, body, headers=headers, park=STORING_SECONDS)
+    return size
+
+
+def _send_bundle(transport: Transport, bundle: Bundle, before: Contents | None) -> int:
+    path = f"/v1/artifacts/sha256/{bundle.digest}"
+    if before is not None and before.digest != bundle.digest:
+        head, changed = difference(before.entries, bundle.entries)
+        size = len(head) + sum(entry.size for entry in changed)
+        if size < bundle.size:
+
+            def body() -> Iterator[bytes]:
+                return chain((head,), *map(bundle.content, changed))
+
+            try:
+                return _put(transport, f"{path}/from/{before.digest}", _Stream(body), size)
+            except (NotFoundError, RefusedError) as error:
+                if error.code == "source-refused":
+                    raise  # a file changed meanwhile: the whole would be no better
+    return _put(transport, path, _Stream(bundle.chunks), bundle.size)
+
+
+def _memory(places: Places | None) -> Seen:
+    if places is None:
+        return NOTHING_SEEN
+    return SeenFolders(os.path.join(places.state, "bundles"), SystemClock().now())

@@ -1,0 +1,177 @@
+"""Artifacts that this worker has fetched, so that the next task needs no network.
+
+    FOLDER/<digest>      whole, compared with its name; read only
+    FOLDER/.<digest>     on its way
+
+The least recently used go when there are too many bytes. A file in here has one writer, which
+renames it into place; the tasks get reflinks of it where the file system can make them, else hard
+links, which cost nothing either. As root nothing would stop a job from writing through a hard link,
+so root's tasks get copies. What was changed all the same is noticed by its size or time, and
+fetched again.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+import sys
+import threading
+from collections import defaultdict
+from collections.abc import Callable
+from typing import BinaryIO
+
+from gpulayer.errors import RefusedError
+
+CACHE_BYTES = 20 << 30
+DISK_PART = 0.1
+"""Of the file system, where that is less."""
+_FICLONE = 0x40049409
+"""ioctl_ficlonerange(2); Linux alone."""
+_TRIES = 5
+
+Fetch = Callable[[str, str], None]
+"""(digest, path of the file to make)"""
+
+
+class ArtifactCache:
+    """Any number of threads may share it."""
+
+    def __init__(self, folder: str, fetch: Fetch, most_bytes: int | None = None) -> None:
+        self._folder = folder
+        self._fetch = fetch
+        self._most = most_bytes
+        self._fetching: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
+        self._room = threading.Lock()
+        self._sound: dict[str, tuple[int, int, int]] = {}
+        """Digest -> inode, size and time that it had when it was compared."""
+
+    def open(self, digest: str) -> BinaryIO:
+        """The bytes, from the start. Raises what fetching raises, `digest-mismatch`, OSError."""
+        for _ in range(_TRIES):
+            path = self._at(digest)
+            try:
+                return open(path, "rb")
+            except FileNotFoundError:
+                continue  # it had to make room for another one in this moment
+        raise OSError(0, "the cache is too small for what the tasks of this moment need")
+
+    def stage(self, digest: str, target: str) -> None:
+        """The same bytes as a new file at `target`."""
+        with self.open(digest) as source:
+            if _reflinked(source, target):
+                return
+            if os.geteuid():
+                try:
+                    os.link(os.path.join(self._folder, digest), target)
+                    return
+                except OSError:
+                    pass  # another file system, or it has just made room
+            with open(target, "xb") as copy:
+                shutil.copyfileobj(source, copy, 1 << 20)
+
+    def _at(self, digest: str) -> str:
+        path = os.path.join(self._folder, digest)
+        with self._fetching[digest]:
+            if not self._is_sound(digest, path):
+                self._bring(digest, path)
+            with self._room:
+                self._use(path)
+                self._make_room(digest)
+        return path
+
+    def _is_sound(self, digest: str, path: str) -> bool:
+        try:
+            stamp = _stamp(path)
+            if self._sound.get(digest) != stamp:
+                if _digest_of(path) != digest:
+                    os.unlink(path)
+                    return False
+                self._sound[digest] = stamp
+        except FileNotFoundError:
+            return False
+        return True
+
+    def _bring(self, digest: str, path: str) -> None:
+        os.makedirs(self._folder, 0o700, exist_ok=True)
+        fresh = os.path.join(self._folder, f".{digest}")
+        try:
+            _unlink(fresh)
+            self._fetch(digest, fresh)
+            found = _digest_of(fresh)
+            if found != digest:
+                raise RefusedError(
+                    "digest-mismatch",
+                    f"artifact {digest[:12]} arrived with other bytes",
+                    why=f"their digest begins with {found[:12]}",
+                )
+            os.chmod(fresh, 0o400)
+            os.replace(fresh, path)
+            self._sound[digest] = _stamp(path)
+        except BaseException:
+            _unlink(fresh)
+            raise
+
+    def _use(self, path: str) -> None:
+        """The time of its last reading says when it was used last; that of its bytes stays."""
+        try:
+            found = os.stat(path)
+            newest = max(self._newest(), found.st_atime_ns) + 1
+            os.utime(path, ns=(newest, found.st_mtime_ns))
+        except FileNotFoundError:
+            pass
+
+    def _newest(self) -> int:
+        return max((entry.stat().st_atime_ns for entry in os.scandir(self._folder)), default=0)
+
+    def _make_room(self, keep: str) -> None:
+        found = [(e.stat().st_atime_ns, e.stat().st_size, e.name) for e in self._entries()]
+        size = sum(held for _, held, _ in found)
+        for _, held, name in sorted(found):
+            if size <= self._limit():
+                return
+            if name != keep:
+                _unlink(os.path.join(self._folder, name))
+                self._sound.pop(name, None)
+                size -= held
+
+    def _entries(self) -> list[os.DirEntry[str]]:
+        return [entry for entry in os.scandir(self._folder) if not entry.name.startswith(".")]
+
+    def _limit(self) -> int:
+        if self._most is None:
+            disk = os.statvfs(self._folder)
+            self._most = min(CACHE_BYTES, int(disk.f_blocks * disk.f_frsize * DISK_PART))
+        return self._most
+
+
+def _reflinked(source: BinaryIO, target: str) -> bool:
+    if not sys.platform.startswith("linux"):
+        return False
+    made = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.ioctl(made, _FICLONE, source.fileno())
+    except OSError:
+        os.unlink(target)
+        return False
+    finally:
+        os.close(made)
+    return True
+
+
+def _stamp(path: str) -> tuple[int, int, int]:
+    found = os.stat(path)
+    return found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def _digest_of(path: str) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _unlink(path: str) -> None:
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        pass

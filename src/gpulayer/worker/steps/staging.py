@@ -1,0 +1,45 @@
+"""What a job brings from elsewhere: its source in the workspace, its inputs in the input folder."""
+
+from __future__ import annotations
+
+import json
+import os
+
+from gpulayer.artifacts.extract import extract_bundle
+from gpulayer.contracts.named import ADDRESS
+from gpulayer.worker.steps import plan
+from gpulayer.worker.steps.plan import TaskPlan
+
+
+def source(task: TaskPlan) -> None:
+    """Unpack the job's bundle; the job then runs in it, wherever it was submitted."""
+    address = task.workload.get("source")
+    if not address:
+        return
+    workspace = plan.workspace(task.folder)
+    with task.artifacts.open(_digest(address)) as archive:
+        paths = extract_bundle(archive, workspace)
+    task.cwd = workspace
+    with open(plan.staged_file(task.folder), "w", encoding="utf-8") as file:
+        json.dump(paths, file)
+
+
+def inputs(task: TaskPlan) -> None:
+    folder = plan.inputs(task.folder)
+    for item in task.spec.get("inputs") or ():
+        target = os.path.join(folder, item["path"])
+        os.makedirs(os.path.dirname(target), 0o700, exist_ok=True)
+        task.artifacts.stage(_digest(item["artifact"]), target)
+
+
+def staged(folder: str) -> frozenset[str]:
+    """Paths in the workspace that were there before the job began."""
+    try:
+        with open(plan.staged_file(folder), encoding="utf-8") as file:
+            return frozenset(json.load(file))
+    except (OSError, ValueError, TypeError):
+        return frozenset()
+
+
+def _digest(address: str) -> str:
+    return str(address).removeprefix(ADDRESS)

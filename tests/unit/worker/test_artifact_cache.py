@@ -1,0 +1,127 @@
+"""A worker fetches what it needs once, and never uses what is not what it is called."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from gpulayer.errors import RefusedError
+from gpulayer.worker.artifact_cache import ArtifactCache
+
+
+class Plane:
+    """Has artifacts, and counts how often each was asked for."""
+
+    def __init__(self) -> None:
+        self.known: dict[str, bytes] = {}
+        self.asked: list[str] = []
+        self.lies = False
+
+    def put(self, data: bytes) -> str:
+        digest = hashlib.sha256(data).hexdigest()
+        self.known[digest] = data
+        return digest
+
+    def fetch(self, digest: str, path: str) -> None:
+        self.asked.append(digest)
+        with open(path, "xb") as file:
+            file.write(b"lie" if self.lies else self.known[digest])
+
+
+@pytest.fixture
+def plane() -> Plane:
+    return Plane()
+
+
+def cache_of(tmp_path: Path, plane: Plane, most: int = 1 << 30) -> ArtifactCache:
+    return ArtifactCache(str(tmp_path / "cache"), plane.fetch, most)
+
+
+def names(tmp_path: Path) -> list[str]:
+    return sorted(path.name for path in (tmp_path / "cache").iterdir())
+
+
+def test_it_is_fetched_once_also_by_the_next_worker(tmp_path: Path, plane: Plane) -> None:
+    digest = plane.put(b"x" * 100)
+    for cache in (cache_of(tmp_path, plane), cache_of(tmp_path, plane)):
+        for number in range(2):
+            with cache.open(digest) as file:
+                assert file.read() == b"x" * 100
+            target = tmp_path / f"{id(cache)}-{number}"
+            cache.stage(digest, str(target))
+            assert target.read_bytes() == b"x" * 100
+    assert plane.asked == [digest]
+
+
+def test_many_threads_fetch_it_once(tmp_path: Path, plane: Plane) -> None:
+    digest, cache = plane.put(b"x"), cache_of(tmp_path, plane)
+    gate = threading.Barrier(8)
+
+    def use(number: int) -> None:
+        gate.wait(30)
+        cache.stage(digest, str(tmp_path / str(number)))
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(use, range(8)))
+    assert plane.asked == [digest]
+
+
+def test_other_bytes_than_announced_are_refused_and_not_kept(tmp_path: Path, plane: Plane) -> None:
+    digest, cache = plane.put(b"x"), cache_of(tmp_path, plane)
+    plane.lies = True
+    with pytest.raises(RefusedError) as refused:
+        cache.open(digest)
+    assert refused.value.code == "digest-mismatch"
+    assert names(tmp_path) == []
+    plane.lies = False
+    assert cache.open(digest).read() == b"x"
+
+
+def test_a_fetch_that_breaks_off_leaves_nothing(tmp_path: Path, plane: Plane) -> None:
+    def breaks(digest: str, path: str) -> None:
+        Path(path).write_bytes(b"half")
+        raise ConnectionResetError
+
+    cache = ArtifactCache(str(tmp_path / "cache"), breaks)
+    with pytest.raises(ConnectionResetError):
+        cache.open("a" * 64)
+    assert names(tmp_path) == []
+
+
+def test_what_a_job_changed_is_fetched_again(tmp_path: Path, plane: Plane) -> None:
+    digest, cache = plane.put(b"right"), cache_of(tmp_path, plane)
+    cache.open(digest).close()
+    kept = tmp_path / "cache" / digest
+    kept.chmod(0o600)
+    kept.write_bytes(b"wrong")
+    os.utime(kept, (1, 1))
+    assert cache.open(digest).read() == b"right"
+    assert plane.asked == [digest] * 2
+
+
+def test_a_job_cannot_change_the_cache_through_its_input(tmp_path: Path, plane: Plane) -> None:
+    digest, cache = plane.put(b"right"), cache_of(tmp_path, plane)
+    cache.stage(digest, str(tmp_path / "input"))
+    try:
+        (tmp_path / "input").write_bytes(b"wrong")
+    except PermissionError:
+        pass  # a hard link of a file that nobody may write
+    assert cache.open(digest).read() == b"right"
+    assert plane.asked == [digest]
+
+
+def test_the_least_recently_used_make_room(tmp_path: Path, plane: Plane) -> None:
+    one, two, three = (plane.put(bytes([n]) * 40) for n in range(3))
+    cache = cache_of(tmp_path, plane, most=100)
+    for digest in (one, two, one, three):
+        cache.open(digest).close()
+    assert names(tmp_path) == sorted([one, three])
+    assert plane.asked == [one, two, three]
+    large = plane.put(bytes(500))
+    assert cache.open(large).read() == bytes(500)  # larger than the cache, and needed now
+    assert names(tmp_path) == [large]
