@@ -32,8 +32,8 @@ def command(
     """Make this machine a worker of a server, with the line that the server printed.
 
     It goes on without this terminal until `gpulayer leave`. Jobs get this terminal's PATH and its
-    Python, and the secrets that they name from its environment. Without a line, workers of this
-    machine that do not run (after a reboot) begin again.
+    Python, and the secrets that they name from its environment. Without a line, a machine that has
+    joined goes on with the environment of this terminal: after a reboot, or to give it a secret.
     """
     from gpulayer.api.endpoints import parse
     from gpulayer.sdk import enrolment, joining
@@ -52,6 +52,8 @@ def command(
                 hint="gpulayer join --help",
             )
         for one in known:
+            if worker_python is not None and (facts := one.facts()) is not None:
+                one.write(facts._replace(python=_python(worker_python)))
             _begin(one, foreground and len(known) == 1, as_json, quiet, is_new=False)
         return
     address = parse(line)

@@ -24,7 +24,6 @@ from gpulayer.errors import GPULayerError, RefusedError, UnreachableError
 from gpulayer.runtime import daemon, frames
 from gpulayer.sdk import enrolment, processes
 from gpulayer.sdk.joined import KINDS, Facts, Joined, environment_for_jobs
-from gpulayer.sdk.seat import is_held
 from gpulayer.sdk.servers import Server
 
 START_SECONDS = 30.0
@@ -60,10 +59,9 @@ def join(joined: Joined, address: Address, code: str, name: str | None, python: 
 
 
 def begin(joined: Joined, environ: Mapping[str, str]) -> str:
-    """See that warden, agent and supervisor are there. Empty once the worker has registered, else
-    why it has not yet."""
-    if is_held(joined.warden_lock) and joined.runs():
-        return ""
+    """Start warden and agent; those that run already give way to ones that have this environment,
+    and jobs do not notice. Empty once the worker has registered, else why it has not yet."""
+    processes.end(joined.places, "warden", "agent")
     joined.places.create()
     told, write = os.pipe2(os.O_CLOEXEC)
     try:

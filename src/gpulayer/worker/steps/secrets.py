@@ -63,10 +63,12 @@ def _from_environment(
     value = (terminal if task.here else task.environ).get(key)
     if not value:
         where = "the terminal of this job" if task.here else "the worker's environment"
+        line = f"read -rs {key}; export {key}"
         raise PreparationError(
             "secret-missing",
             f"the secret {secret['name']} has no value: {key} is not set in {where}",
-            hint=f"read -rs {key}; export {key}",
+            why="" if task.here else "set it on that machine, where `gpulayer join` gives it on",
+            hint=line if task.here else (line, "gpulayer join"),
             job_id=task.assignment.job_id,
         )
     return value
