@@ -35,6 +35,10 @@ class Call:
     """As whom it is made; what it may do was decided before."""
     address: str = ""
     """Where it came from."""
+    streams: bool = False
+    """Whether live data is asked for, as server-sent events."""
+    last_id: str = ""
+    """Of the newest message that the reader of such a stream has."""
 
     def seconds(self, name: str, most: float) -> float:
         """A duration of the query, 0 when absent or malformed, at most `most`."""
@@ -43,6 +47,12 @@ class Call:
         except ValueError:
             return 0.0
         return min(asked, most) if asked > 0 else 0.0  # NaN is malformed
+
+    def after(self, name: str) -> int:
+        """Where a reader goes on: behind the newest message it has, else where the query says."""
+        if self.last_id.isascii() and self.last_id.isdigit():
+            return min(int(self.last_id[:_DIGITS]), _LARGEST)
+        return self.number(name)
 
     def number(self, name: str, default: int = 0) -> int:
         """A whole number of the query; not negative, and one that the store can hold."""

@@ -17,6 +17,7 @@ from gpulayer.api.answers import Call, Parked
 from gpulayer.api.attempts import Attempts
 from gpulayer.api.authorize import Relation, authorize, may_at_all
 from gpulayer.api.routes import Route
+from gpulayer.api.sse import Message, Stream
 from gpulayer.clock import SystemClock
 from gpulayer.contracts.messages import WIRE
 from gpulayer.contracts.principals import ANYONE, LOCAL, Principal, Role
@@ -82,15 +83,23 @@ class Guard:
             raise
 
     def held(self, principal: Principal, answer: Any) -> Any:
-        """A parked answer that ends when the caller's credential does."""
-        if not isinstance(answer, Parked) or not principal.credential_id:
+        """A parked answer, or a stream, that ends when the caller's credential does."""
+        if not isinstance(answer, Parked | Stream) or not principal.credential_id:
             return answer
+        topic = right_topic(principal.credential_id)
+        if isinstance(answer, Stream):
+            stream = answer
+
+            def go_on(after: int) -> tuple[Sequence[Message], int, bool]:
+                self._plane.require(principal)
+                return stream.look(after)
+
+            return Stream((*stream.topics, topic), stream.after, go_on)
 
         def look(last: bool) -> Any:
             self._plane.require(principal)
             return answer.look(last)
 
-        topic = right_topic(principal.credential_id)
         return Parked((*answer.topics, topic), answer.seconds, look)
 
     def _principal(self, headers: Headers) -> Principal:

@@ -19,6 +19,7 @@ from gpulayer.api.guard import Guard
 from gpulayer.api.rights import Rights
 from gpulayer.api.routes import ROUTES
 from gpulayer.api.speaking import Speaking
+from gpulayer.api.sse import Message, Stream, log_messages
 from gpulayer.api.submissions import SUBMISSION, envelope_of, origin_of, submission_of
 from gpulayer.api.watching import Watching
 from gpulayer.artifacts.store import LocalArtifacts
@@ -28,11 +29,14 @@ from gpulayer.control_plane.plane import ControlPlane
 from gpulayer.control_plane.ports import then
 from gpulayer.control_plane.wakeups import ANY_JOB, Wakeups, job_topic
 from gpulayer.errors import RefusedError
+from gpulayer.runtime import segments
 
 STOP_SECONDS = 15.0
 """How long a forced stop waits for cancelled jobs to end."""
 LOG_BYTES = 1 << 20
 """Most log bytes of one answer."""
+LONGEST = segments.MAX_RECORD + segments.HEADER.size
+"""So much more is read for a stream, which tells whole records."""
 
 _BATCH = {"jobs": "tuple[Mapping[str, Any], ...]"}
 _CANCEL = {"mode": "str", "grace_seconds": "float"}
@@ -155,7 +159,9 @@ class Handlers(Rights, Speaking, Watching, Files):
 
     def events(self, call: Call) -> Any:
         job_id = self._plane.find(call.path["selector"]).id
-        after = call.number("after")
+        after = call.after("after")
+        if call.streams:
+            return Stream((job_topic(job_id),), after, lambda seen: self._next(job_id, seen))
 
         def look(last: bool) -> Any:
             ended = self._plane.find(job_id).finished_at is not None
@@ -169,7 +175,9 @@ class Handlers(Rights, Speaking, Watching, Files):
 
     def logs(self, call: Call) -> Any:
         job_id = self._plane.find(call.path["selector"]).id
-        offset = call.number("offset")
+        offset = call.after("offset")
+        if call.streams:
+            return Stream((job_topic(job_id),), offset, lambda seen: self._said(job_id, seen))
 
         def look(last: bool) -> Any:
             part = self._plane.log(job_id, offset, LOG_BYTES)
@@ -179,6 +187,22 @@ class Handlers(Rights, Speaking, Watching, Files):
             return Raw(part.data, headers)
 
         return Parked((job_topic(job_id),), call.seconds("wait", PARK_SECONDS), look)
+
+    def _next(self, job_id: str, after: int) -> tuple[list[Message], int, bool]:
+        """A job's story from there on, for a stream."""
+        ended = self._plane.find(job_id).finished_at is not None
+        found = self._plane.events(job_id, after)
+        told = [Message(event["seq"], event["kind"], event) for event in found]
+        return told, told[-1].id if told else after, ended
+
+    def _said(self, job_id: str, offset: int) -> tuple[list[Message], int, bool]:
+        """Its log, the same. An offset that no message had as its id ends the stream."""
+        part = self._plane.log(job_id, offset, LOG_BYTES + LONGEST)
+        try:
+            told, after = log_messages(part.data, offset)
+        except ValueError:
+            return [], offset, True
+        return told, after, part.eof and after >= part.next
 
     def cancel(self, call: Call) -> Any:
         body = fitted("a cancel", call.body, _CANCEL)

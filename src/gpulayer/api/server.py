@@ -16,17 +16,19 @@ from collections.abc import Callable, Mapping
 from typing import Any, BinaryIO
 
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route as StarletteRoute, Router
 from starlette.types import Receive, Scope, Send
 
 from gpulayer._version import __version__
+from gpulayer.api import sse
 from gpulayer.api.answers import Call, Raw, settle
 from gpulayer.api.guard import newer_client
 from gpulayer.api.handlers import Handlers
 from gpulayer.api.listener import PRIVATE
 from gpulayer.api.routes import ROUTES, Route
 from gpulayer.contracts.messages import WIRE
+from gpulayer.control_plane.wakeups import Wakeups
 from gpulayer.errors import SLUGS, GPULayerError, RefusedError, UsageError
 
 LOG = logging.getLogger("gpulayer.api")
@@ -71,6 +73,8 @@ class App:
                 if route.object == "speaker":  # the body says who
                     guard.check(route, call)
                 answer = guard.held(call.principal, handler(call))
+                if isinstance(answer, sse.Stream):
+                    return _stream(answer, self._handlers.wakeups)
                 return _respond(await settle(answer, self._handlers.wakeups))
             except ClientDisconnect:
                 return Response(status_code=400)
@@ -92,7 +96,15 @@ class App:
         headers = request.scope["headers"]
         principal = guard.admit(headers, route, is_private=is_private, address=address)
         nothing = None if route.method == "GET" else b""
-        call = Call(request.path_params, request.query_params, nothing, principal, address)
+        call = Call(
+            request.path_params,
+            request.query_params,
+            nothing,
+            principal,
+            address,
+            streams=sse.CONTENT_TYPE in request.headers.get("accept", ""),
+            last_id=request.headers.get("last-event-id", ""),
+        )
         call = guard.named(call)
         if route.object != "speaker":
             guard.check(route, call)
@@ -166,6 +178,12 @@ def _respond(answer: Any) -> Response:
         return Response(answer.data, answer.status, headers=headers, media_type=kind)
     data = json.dumps(answer, separators=(",", ":")).encode()
     return Response(data, headers=IDENTITY, media_type="application/json")
+
+
+def _stream(answer: sse.Stream, wakeups: Wakeups) -> Response:
+    headers = {**IDENTITY, "Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+    body = sse.body(answer, wakeups)
+    return StreamingResponse(body, headers=headers, media_type=sse.CONTENT_TYPE)
 
 
 def _refuse(error: GPULayerError, *, is_closing: bool = False) -> Response:
