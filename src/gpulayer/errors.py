@@ -372,6 +372,10 @@ _TABLE: tuple[Slug, ...] = (
          "`gpulayer serve --listen 0.0.0.0:8766`."),
     Slug("plane-full", RefusedError, 1, 125, 429,
          "The queue is at its limit. Wait for jobs to end, or cancel some."),
+    Slug("plane-busy", RefusedError, 1, 125, 429,
+         "More submissions were on their way than the plane takes at the same moment. Clients of "
+         "GPUlayer wait and try again for a minute. Then try again yourself, or send many jobs in "
+         "one batch: `gpulayer submit -f jobs.yaml`."),
     Slug("internal", GPULayerError, 1, 125, 500,
          "A fault of GPUlayer itself. `--debug` shows where; please report it."),
 )

@@ -44,6 +44,7 @@ ELSEWHERE = {
         "needs a queue of a million jobs",
         "unit/control_plane/test_submission.py",
     ),
+    "plane-busy": ("needs a thousand clients at once", "unit/api/test_admission.py"),
     "not-joined": ("needs two nodes, one of which never comes", "unit/runtime/test_node_shim.py"),
     "port-taken": ("needs a process that takes the port meanwhile", "e2e/test_launch.py"),
     "internal": ("needs a fault of ours", "unit/cli/test_rare_messages.py"),

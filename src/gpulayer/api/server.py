@@ -13,6 +13,7 @@ import logging
 import os
 import tempfile
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, BinaryIO
 
 from starlette.requests import ClientDisconnect, Request
@@ -22,6 +23,7 @@ from starlette.types import Receive, Scope, Send
 
 from gpulayer._version import __version__
 from gpulayer.api import sse
+from gpulayer.api.admission import RETRY_SECONDS, Admission
 from gpulayer.api.answers import Call, Raw, settle
 from gpulayer.api.guard import newer_client
 from gpulayer.api.handlers import Handlers
@@ -46,8 +48,9 @@ BYTE_ROUTES = frozenset({"append_log"})
 class App:
     """Serves `handlers`. One instance per plane; all of it runs on one event loop."""
 
-    def __init__(self, handlers: Handlers) -> None:
+    def __init__(self, handlers: Handlers, admission: Admission | None = None) -> None:
         self._handlers = handlers
+        self._admission = admission or Admission()
         self._router = Router([self._route(route) for route in ROUTES])
         self._router.default = _no_such_path
 
@@ -67,15 +70,16 @@ class App:
             is_unread = _has_body(request)
             try:
                 call = self._admitted(request, route)
-                body = await self._body(request, route)
-                is_unread = False
-                call = dataclasses.replace(call, body=body)
-                if route.object == "speaker":  # the body says who
-                    guard.check(route, call)
-                answer = guard.held(call.principal, handler(call))
-                if isinstance(answer, sse.Stream):
-                    return _stream(answer, self._handlers.wakeups)
-                return _respond(await settle(answer, self._handlers.wakeups))
+                with self._room_for(request, route):
+                    body = await self._body(request, route)
+                    is_unread = False
+                    call = dataclasses.replace(call, body=body)
+                    if route.object == "speaker":  # the body says who
+                        guard.check(route, call)
+                    answer = guard.held(call.principal, handler(call))
+                    if isinstance(answer, sse.Stream):
+                        return _stream(answer, self._handlers.wakeups)
+                    return _respond(await settle(answer, self._handlers.wakeups))
             except ClientDisconnect:
                 return Response(status_code=400)
             except GPULayerError as error:
@@ -87,6 +91,13 @@ class App:
                 return _refuse(fault)
 
         return StarletteRoute(route.path, endpoint, methods=[route.method])
+
+    def _room_for(self, request: Request, route: Route) -> AbstractContextManager[None]:
+        if route.action != "job.submit":
+            return nullcontext()
+        told = request.headers.get("content-length", "")
+        size = int(told) if told.isdigit() else route.body_bytes
+        return self._admission.entered(min(size, route.body_bytes))
 
     def _admitted(self, request: Request, route: Route) -> Call:
         """The call without its body, which is not read for who may not make it."""
@@ -190,7 +201,9 @@ def _refuse(error: GPULayerError, *, is_closing: bool = False) -> Response:
     """`is_closing`: the body was not read, and shall not be taken for another request."""
     slug = SLUGS.get(error.code, SLUGS["internal"])
     data = json.dumps({"error": error.to_json()}).encode()
-    headers = {**IDENTITY, "Connection": "close"} if is_closing else IDENTITY
+    headers = {**IDENTITY, "Connection": "close"} if is_closing else dict(IDENTITY)
+    if error.code == "plane-busy":
+        headers["Retry-After"] = str(RETRY_SECONDS)
     return Response(data, slug.status, headers=headers, media_type="application/json")
 
 

@@ -10,6 +10,8 @@ belongs to one server.
 from __future__ import annotations
 
 import json
+import os
+import select
 import socket
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -20,6 +22,8 @@ from gpulayer.api.endpoints import Endpoint, Unix
 from gpulayer.api.http1 import Connection
 from gpulayer.errors import GPULayerError, RefusedError, UnreachableError, error_from_json
 
+BUSY_SECONDS = 60.0
+"""How long a plane that answers 429 is asked again."""
 ANSWER_SECONDS = 20.0
 """Longest silence of a plane that answers at once; parked calls add what they park."""
 
@@ -97,10 +101,8 @@ class Wire:
             sent["Authorization"] = f"Bearer {self._token()}"
         last: Exception | None = None
         for left in reversed(range(self._tries)):
-            if not isinstance(body, bytes | None):
-                body.seek(0)
             try:
-                reply = self._exchange(method, path, body, sent, ANSWER_SECONDS + park, sink)
+                reply = self._admitted(method, path, body, sent, ANSWER_SECONDS + park, sink)
             except TimeoutError as error:
                 self.close()
                 raise self._unreachable(
@@ -150,6 +152,27 @@ class Wire:
         each to come fails when its connection does. Nothing is revived any more."""
         self._abandoned = True
         self.interrupt()
+
+    def _admitted(
+        self,
+        method: str,
+        path: str,
+        body: bytes | BinaryIO | None,
+        headers: Mapping[str, str],
+        timeout: float,
+        sink: BinaryIO | None,
+    ) -> Reply:
+        """One exchange, made again while the plane says that it is busy and when to come back."""
+        waited = 0.0
+        while True:
+            if not isinstance(body, bytes | None):
+                body.seek(0)
+            reply = self._exchange(method, path, body, headers, timeout, sink)
+            wait = _wished_wait(reply)
+            waited += wait
+            if not wait or waited > BUSY_SECONDS or self._abandoned:
+                return reply
+            select.select((), (), (), wait)
 
     def _exchange(
         self,
@@ -216,3 +239,13 @@ class Wire:
     @property
     def _is_local(self) -> bool:
         return isinstance(self.endpoint, Unix)
+
+
+def _wished_wait(reply: Reply) -> float:
+    """Seconds until the plane wants to be asked again, each client a little earlier or later; 0
+    where it named none."""
+    told = reply.headers.get("retry-after", "") if reply.status == 429 else ""
+    if not (told.isascii() and told.isdigit()):
+        return 0.0
+    spread = int.from_bytes(os.urandom(2)) / 65_536
+    return min(int(told[:4]), BUSY_SECONDS) * (0.75 + spread / 2)
