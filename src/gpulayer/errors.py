@@ -341,6 +341,9 @@ _TABLE: tuple[Slug, ...] = (
          "The PostgreSQL server does not answer, or refuses the login; the message carries its own "
          "words. What was being written is not kept, unless the message says so. The plane goes on "
          "by itself once the server is back."),
+    Slug("folder-not-shared", StorageError, 1, 125, 409,
+         "Planes that share a database must share one folder for artifacts and logs, on a file "
+         "system that all of them mount: `gpulayer serve --artifacts FOLDER`, the same for each."),
     Slug("newer-database", StorageError, 1, 125, 409,
          "The data folder was written by a newer GPUlayer. Use that version, or another folder."),
     Slug("disk-full", StorageError, 1, 125, 507,

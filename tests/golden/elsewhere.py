@@ -22,6 +22,7 @@ ELSEWHERE = {
         "needs a PostgreSQL server that is away",
         "store/test_postgres_server.py",
     ),
+    "folder-not-shared": ("needs two planes on one database", "store/test_shared_folder.py"),
     "envelope-lost": ("needs a supervisor killed at one moment", "e2e/test_supervisor.py"),
     "start-failed": (
         "needs a system that has no process left to give",

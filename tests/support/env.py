@@ -42,6 +42,7 @@ from gpulayer.control_plane.plane import ControlPlane
 from gpulayer.control_plane.settings import Settings
 from gpulayer.control_plane.submission import Submission
 from gpulayer.control_plane.wakeups import Wakeups
+from gpulayer.storage.engine import News
 from gpulayer.storage.logs import LogFolder
 from gpulayer.storage.store import Store
 from gpulayer.storage.tx import Tx
@@ -164,15 +165,28 @@ class EnvWorker:
 
 
 class Env:
-    """See the module. `eager`: passes happen by themselves, as in a running plane."""
+    """See the module. `eager`: passes happen by themselves, as in a running plane. `address`: of
+    the database; `beside`: a plane whose clock and folder it shares, and `home` its place."""
 
-    def __init__(self, *, eager: bool = False, seed: int = 0, **settings: Any) -> None:
-        self.clock = FakeClock()
+    def __init__(
+        self,
+        *,
+        eager: bool = False,
+        seed: int = 0,
+        address: str = ":memory:",
+        beside: Env | None = None,
+        home: str = "",
+        **settings: Any,
+    ) -> None:
+        self.clock = FakeClock() if beside is None else beside.clock
         self.ids = SeededIds(seed)
-        self.settings = Settings(dispatches_at_once=eager, **settings)
-        self.folder = tempfile.mkdtemp(prefix="gpulayer-env-")
-        os.mkdir(os.path.join(self.folder, "logs"))
-        self.store = Store(inline=True)
+        self.folder = tempfile.mkdtemp(prefix="gpulayer-env-") if beside is None else beside.folder
+        os.makedirs(os.path.join(self.folder, "logs"), exist_ok=True)
+        self.store = Store(address, inline=True, home=home)
+        self.settings = Settings(
+            dispatches_at_once=eager, plane=self.store.plane, home=home, **settings
+        )
+        self.news: News | None = None
         self.logs = LogFolder(os.path.join(self.folder, "logs"))
         self.artifacts = LocalArtifacts(os.path.join(self.folder, "artifacts"))
         self.laws = Laws()
@@ -182,15 +196,21 @@ class Env:
 
     def restart_plane(self) -> None:
         """All memory of the plane is lost; the store stays."""
+        wakeups = Wakeups()
         self.plane = ControlPlane(
             self.store,
             self.clock,
             self.ids,
-            Wakeups(),
+            wakeups,
             self.logs,
             self.artifacts,
             self.settings,
         )
+        if self.news is not None:
+            self.news.close()
+        self.news = self.store.open_news(self.plane.hear)
+        if self.news is not None:
+            wakeups.relay = self.news.tell
 
     def worker(
         self,
@@ -321,8 +341,10 @@ class Env:
         self.laws.check(self.store)
 
     def close(self) -> None:
+        if self.news is not None:
+            self.news.close()
         self.store.close()
-        shutil.rmtree(self.folder)
+        shutil.rmtree(self.folder, ignore_errors=True)
 
     def __enter__(self) -> Env:
         return self

@@ -101,6 +101,26 @@ class Worker:
     """Of the process that registered: the same nonce again is the same incarnation."""
     registered_at: float = 0.0
     seen_at: float = 0.0
+    plane: str = ""
+    """The plane that it speaks with, where several share a store."""
+    held: tuple[str, ...] = ()
+    """Tasks that it had and had not told the end of when it was last written."""
+    turn: int = 0
+    """Number of the commit that wrote it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scheduling:
+    """Which of the planes that share a store schedules."""
+
+    epoch: int
+    """Grows with each change."""
+    plane: str | None = None
+    """None: nobody does."""
+    home: str | None = None
+    """Where that plane lives; its successor there follows it at once."""
+    commits: int | None = None
+    """The number of its newest commit: while it grows, the plane is at work."""
 
 
 @dataclass(frozen=True, slots=True)

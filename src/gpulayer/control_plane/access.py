@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import hmac
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from concurrent.futures import Future
 
 from gpulayer.contracts.ids import WorkerId
@@ -168,6 +168,11 @@ class Access:
         if row.revoked_at is None:
             tx.put_credential(rules.revoked(row, now))
             tx.note(noted(now, "revoked", row.id, by.credential_id or by.role, row.name))
+
+    def doubt(self, topics: Collection[str] | None) -> None:
+        """Another plane has changed rights (None: may have): believe nothing read before."""
+        if topics is None or any(topic.startswith(right_topic("")) for topic in topics):
+            self._believed.clear()
 
     def changed(self, row: Credential) -> Credential:
         """Believe nothing of what was read of it before; who is held for it looks again."""

@@ -31,6 +31,7 @@ from gpulayer.contracts.ids import JobId, ShapeId, WorkerId
 from gpulayer.contracts.messages import Assignment
 from gpulayer.contracts.records import Task
 from gpulayer.contracts.states import LIVE_TASK_STATES
+from gpulayer.control_plane.election import Election
 from gpulayer.control_plane.lifecycle import jobs as rules
 from gpulayer.control_plane.meters import Meters
 from gpulayer.control_plane.orders import assignment
@@ -38,7 +39,7 @@ from gpulayer.control_plane.ports import Ports, Reader, Tx, after, then
 from gpulayer.control_plane.scheduler.place import place
 from gpulayer.control_plane.scheduler.replay import as_seen
 from gpulayer.control_plane.sessions import Session, Sessions
-from gpulayer.control_plane.wakeups import ANY_JOB, job_topic, worker_topic
+from gpulayer.control_plane.wakeups import ANY_JOB, QUEUE, job_topic, worker_topic
 
 T = TypeVar("T")
 
@@ -68,15 +69,20 @@ class Pass:
 
 
 _IDLE = Pass(0, {}, frozenset(), {}, has_more=False)
+_LEFT = Pass(0, {}, frozenset({QUEUE}), {}, has_more=False)
+"""Another plane schedules now."""
 
 
 class Dispatcher:
     """Thread-safe. Asking for a pass while one is queued costs nothing."""
 
-    def __init__(self, ports: Ports, sessions: Sessions, meters: Meters) -> None:
+    def __init__(
+        self, ports: Ports, sessions: Sessions, election: Election, meters: Meters
+    ) -> None:
         self._ports = ports
         self._meters = meters
         self._sessions = sessions
+        self._election = election
         self._lock = Lock()
         self._is_queued = False
         self._shapes: dict[ShapeId, Shape] = {}
@@ -88,6 +94,9 @@ class Dispatcher:
     def request(self) -> None:
         """See to it that a pass begins after now. What was committed before now is in it."""
         if not self._ports.settings.dispatches_at_once:
+            return
+        if not self._election.is_elected:
+            self._ports.wakeups.publish(QUEUE)
             return
         with self._lock:
             if self._is_queued:
@@ -104,8 +113,8 @@ class Dispatcher:
     ) -> Future[tuple[T, tuple[Assignment, ...]]]:
         """Durably, with a pass behind it in the same commit; a pass that fails fails alone. What
         it places on `reply_to` is answered too: the caller tells that worker."""
-        if not self._ports.settings.dispatches_at_once:
-            return then(self._ports.write(use_case, durable=True), lambda done: (done, ()))
+        if not self._ports.settings.dispatches_at_once or not self._election.is_elected:
+            return then(self._ports.write(use_case, durable=True), self._left_to_others)
         written, placed = self._ports.write_both(use_case, self._place, durable=True)
 
         def given(_: Future[Pass]) -> tuple[T, tuple[Assignment, ...]]:
@@ -116,8 +125,19 @@ class Dispatcher:
 
         return after(placed, given)
 
+    def elected(self) -> None:
+        """From now on this plane schedules; what it knew of the queue is old."""
+        self._said, self._moved = {}, 0
+        self.request()
+
+    def asked_from_afar(self) -> None:
+        """Another plane has brought work."""
+        if self._election.is_elected:
+            self.request()
+
     def views(self, reader: Reader) -> list[WorkerView]:
-        """Every worker that this plane has met, with what its tasks hold."""
+        """Every worker that this plane, or one beside it, has met, with what its tasks hold."""
+        self._sessions.learn(reader, self._ports.clock)
         now = self._ports.clock.monotonic()
         live: dict[WorkerId, list[Task]] = {}
         for task in reader.live_tasks():
@@ -140,7 +160,14 @@ class Dispatcher:
             self._is_queued = False
         return self._place(tx)
 
+    def _left_to_others(self, done: T) -> tuple[T, tuple[Assignment, ...]]:
+        if not self._election.is_elected:
+            self._ports.wakeups.publish(QUEUE)
+        return done, ()
+
     def _place(self, tx: Tx) -> Pass:
+        if not self._election.is_mine(tx):
+            return _LEFT
         now = self._ports.clock.now()
         # A pass that finds room for all that it looks at is followed by a longer one.
         heads = min(self._ports.settings.pass_jobs, max(_HEADS, 2 * self._moved))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any
 
@@ -22,6 +22,7 @@ from gpulayer.contracts.states import Reason
 from gpulayer.control_plane.access import Access
 from gpulayer.control_plane.assignments import Assignments
 from gpulayer.control_plane.dispatch import Dispatcher, Pass
+from gpulayer.control_plane.election import Election
 from gpulayer.control_plane.enrolment import Enrolment, Enrolments, Grant
 from gpulayer.control_plane.envelopes import Envelopes
 from gpulayer.control_plane.foresight import Foresight
@@ -35,7 +36,7 @@ from gpulayer.control_plane.reports import Reports
 from gpulayer.control_plane.sessions import Sessions
 from gpulayer.control_plane.settings import Settings
 from gpulayer.control_plane.submission import Submission, SubmissionDesk
-from gpulayer.control_plane.wakeups import Wakeups
+from gpulayer.control_plane.wakeups import QUEUE, Wakeups
 
 
 class ControlPlane:
@@ -56,17 +57,19 @@ class ControlPlane:
     ) -> None:
         self.settings = settings or Settings()
         self.wakeups = wakeups
+        self._clock = clock
         ports = Ports(store, clock, ids, wakeups, logs, artifacts, self.settings)
-        sessions = Sessions(clock.monotonic(), self.settings.lease_seconds)
+        sessions = self._sessions = Sessions(clock.monotonic(), self.settings)
+        self._election = Election(ports)
         envelopes = Envelopes()
         self._ports, self._meters = ports, Meters()
-        self._dispatcher = Dispatcher(ports, sessions, self._meters)
+        self._dispatcher = Dispatcher(ports, sessions, self._election, self._meters)
         dispatch: Callable[[], None] = self._dispatcher.request
         self._desk = SubmissionDesk(ports, envelopes, self._dispatcher)
         self._registry = Registry(ports, sessions, envelopes, dispatch)
         self._assignments = Assignments(ports, sessions)
         self._reports = Reports(ports, sessions, envelopes, self._dispatcher)
-        self._reconciler = Reconciler(ports, sessions, envelopes, dispatch)
+        self._reconciler = Reconciler(ports, sessions, envelopes, dispatch, self._election)
         self._queries = Queries(ports, sessions, self._dispatcher)
         self._foresight = Foresight(ports, self._dispatcher)
         self._housekeeping = Housekeeping(ports)
@@ -213,6 +216,9 @@ class ControlPlane:
         return self._dispatcher.run_once()
 
     def reconcile(self) -> Future[set[str]]:
+        if self._election.stand():
+            self._sessions.started = self._clock.monotonic()
+            self._dispatcher.elected()
         return self._reconciler.run_once()
 
     def gc(self, *, dry_run: bool = False, older_than: float | None = None) -> Collected:
@@ -227,6 +233,20 @@ class ControlPlane:
         workers = self.workers()
         with self._ports.store.read() as reader:
             return measures(reader, workers, self._meters, self._ports.store.commits)
+
+    def hear(self, topics: Collection[str] | None) -> None:
+        """What another plane of the same store has published; None: something may be missed."""
+        self._access.doubt(topics)
+        if topics is None:
+            self.wakeups.wake_all()
+        else:
+            self.wakeups.wake(*topics)
+        if topics is None or QUEUE in topics:
+            self._dispatcher.asked_from_afar()
+
+    def resign(self) -> None:
+        """Leave the scheduling to another plane, if there is one. Twice-safe."""
+        self._election.resign()
 
     def leave(self) -> None:
         """Tell workers that the plane is going, and wake whoever is parked. Twice-safe."""

@@ -15,6 +15,7 @@ from gpulayer.contracts.ids import TaskId
 from gpulayer.contracts.messages import Exit
 from gpulayer.contracts.records import Job, Task
 from gpulayer.contracts.states import Reason, TaskState
+from gpulayer.control_plane.election import Election
 from gpulayer.control_plane.endings import end_tasks
 from gpulayer.control_plane.envelopes import Envelopes
 from gpulayer.control_plane.lifecycle import retry, tasks as rules
@@ -35,11 +36,13 @@ class Reconciler:
         sessions: Sessions,
         envelopes: Envelopes,
         dispatch: Callable[[], None],
+        election: Election,
     ) -> None:
         self._ports = ports
         self._sessions = sessions
         self._envelopes = envelopes
         self._dispatch = dispatch
+        self._election = election
         self._since: dict[tuple[str, TaskId], float] = {}
         """(running or cancelling, task) -> monotonic time at which this plane first saw it."""
         self._swept = float("-inf")
@@ -55,6 +58,13 @@ class Reconciler:
             self._swept = instant
 
         def sweep(tx: Tx) -> set[str]:
+            if sweeps_envelopes:
+                self._envelopes.sweep(tx.live_envelopes(), instant)
+            if not self._election.is_mine(tx):
+                return set()
+            self._sessions.learn(tx, self._ports.clock)
+            if self._ports.settings.plane:
+                self._sessions.forget_but(tx.worker_ids())
             live = [(task, job) for task in tx.live_tasks() if (job := tx.job(task.job_id))]
             topics = end_tasks(tx, self._ports.ids, self._overdue(live, instant), now)
             for task, job in self._silent(live, instant):
@@ -63,8 +73,6 @@ class Reconciler:
                 topics.add(job_topic(job.id))
             if was_set_back:
                 _shorten_delays(tx, now)
-            if sweeps_envelopes:
-                self._envelopes.sweep(tx.live_envelopes(), instant)
             if tx.queued_count():
                 topics.add("")
             return topics

@@ -47,7 +47,7 @@ class Registry:
         now = self._ports.clock.now()
 
         def record(tx: Tx) -> tuple[Worker, Registered, set[str]]:
-            worker = _worker(tx, message, now)
+            worker = _worker(tx, message, self._ports.settings.plane, now)
             topics: set[str] = set()
             if not self._is_old(worker, message):
                 tx.put_worker(worker)
@@ -155,7 +155,7 @@ class Registry:
         )
 
 
-def _worker(tx: Tx, message: Register, now: float) -> Worker:
+def _worker(tx: Tx, message: Register, plane: str, now: float) -> Worker:
     known = tx.worker(WorkerId(message.worker_id))
     if known is None:
         incarnation, draining = 1, False
@@ -176,6 +176,8 @@ def _worker(tx: Tx, message: Register, now: float) -> Worker:
         nonce=message.nonce,
         registered_at=now,
         seen_at=now,
+        plane=plane,
+        held=tuple(sorted(h.task_id for h in message.inventory if h.phase != "exited")),
     )
 
 

@@ -77,7 +77,9 @@ class Reports:
         sizes = self._keep_logs(message)
         now, heard = self._ports.clock.now(), self._ports.clock.monotonic()
         makes_room = _makes_room(session, message) or not self._sessions.is_online(session, heard)
-        is_due = heard - session.written >= self._ports.settings.seen_seconds
+        is_due = heard - session.written >= self._ports.settings.seen_seconds or (
+            bool(self._ports.settings.plane) and _holds(message) != session.held
+        )
         session.heard = heard
         _believe(session, message)  # before the pass that looks at it
         is_local = session.worker.target == "local"
@@ -230,11 +232,14 @@ def _see(tx: Tx, session: Session, capabilities: Mapping[str, Any] | None, now: 
     worker = tx.worker(session.worker.id)
     if worker is None or worker.incarnation != session.worker.incarnation:
         return
+    if worker.plane != session.worker.plane:
+        return  # it has registered at another plane since
     if capabilities is not None:
         believed = with_granted(capabilities, worker.target, worker.labels)
         labels: Mapping[str, str] = believed.get("labels") or {}
         worker = dataclasses.replace(worker, capabilities=believed, labels=labels)
-    tx.put_worker(dataclasses.replace(worker, seen_at=now))
+    held = tuple(sorted(session.held))
+    tx.put_worker(dataclasses.replace(worker, seen_at=now, held=held))
 
 
 def _makes_room(session: Session, message: Report) -> bool:

@@ -3,6 +3,9 @@
 A session is one incarnation of a worker as this plane has met it. It holds nothing that decides
 who owns a task (that is the store's), only when the worker was heard, what it said it holds, and
 what was handed to it and not yet confirmed. A worker without a session is asked to register.
+
+Of a worker that speaks with another plane of the same store, a far session tells what that plane
+writes down: when it heard of it, at the latest `seen_seconds` ago, and at once what it holds.
 """
 
 from __future__ import annotations
@@ -10,12 +13,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from threading import RLock
+from threading import Lock, RLock
+from typing import Protocol
 
+from gpulayer.clock import Clock
 from gpulayer.contracts.capabilities import WorkerCapabilities
 from gpulayer.contracts.ids import TaskId, WorkerId
 from gpulayer.contracts.messages import ReportReply
 from gpulayer.contracts.records import Worker
+from gpulayer.control_plane.settings import Settings
 
 
 @dataclass(slots=True)
@@ -44,6 +50,8 @@ class Session:
     """(what, task) -> monotonic time when it was last handed out."""
     unprobed: frozenset[str] = frozenset()
     """Interpreters of waiting jobs here that it has not told about."""
+    is_far: bool = False
+    """It speaks with another plane: what is known of it is what that plane has written."""
     lock: RLock = field(default_factory=RLock)
 
     def handed_out(self, task_ids: Iterable[TaskId], now: float) -> None:
@@ -74,13 +82,27 @@ class Session:
             return due
 
 
+class Reader(Protocol):
+    """Of the store, what is asked here."""
+
+    def workers_since(self, turn: int) -> list[Worker]: ...
+
+
 class Sessions:
     """The sessions of one plane. Thread-safe."""
 
-    def __init__(self, started: float, lease_seconds: float) -> None:
+    def __init__(self, started: float, settings: Settings) -> None:
         self.started = started
-        """Monotonic time of the plane's start: nothing expires for one lease after it."""
-        self._lease = lease_seconds
+        """Monotonic time of the plane's start, or of its election since: nothing expires for one
+        lease after it."""
+        self._lease = settings.lease_seconds
+        self._plane = settings.plane
+        self._late = settings.seen_seconds + settings.tick_seconds
+        """How much older than the truth the words of a far worker may be here."""
+        self._turn = 0
+        """Of the newest row of a worker that was learned."""
+        self._has_looked = False
+        self._lock = Lock()
         self._sessions: dict[WorkerId, Session] = {}
 
     def open(self, session: Session) -> None:
@@ -94,9 +116,34 @@ class Sessions:
     def of(self, worker_id: str, incarnation: int) -> Session | None:
         """None: not known (any more); the worker has to register."""
         session = self._sessions.get(WorkerId(worker_id))
-        if session is None or session.worker.incarnation != incarnation:
+        if session is None or session.worker.incarnation != incarnation or session.is_far:
             return None
         return session
+
+    def learn(self, reader: Reader, clock: Clock) -> None:
+        """What other planes have written of workers since the last look; nothing where there is
+        no other. A worker that registers at another plane is no longer this one's."""
+        if not self._plane:
+            return
+        with self._lock:
+            now, is_first = clock.monotonic(), not self._has_looked
+            self._has_looked = True
+            for worker in reader.workers_since(self._turn):
+                self._turn = max(self._turn, worker.turn)
+                known = self._sessions.get(worker.id)
+                if worker.plane != self._plane:
+                    # What has changed since the last look was heard just now. Of what is there at
+                    # the first look its own time tells: for placing alone, until its next word.
+                    ago = max(0.0, clock.now() - worker.seen_at) if is_first else 0.0
+                    self._sessions[worker.id] = _far(worker, known, now, now - ago)
+                elif known is not None and known.worker.incarnation == worker.incarnation:
+                    known.worker = worker
+
+    def forget_but(self, worker_ids: frozenset[WorkerId]) -> None:
+        """Far workers that are not stored any more."""
+        for worker_id, session in list(self._sessions.items()):
+            if session.is_far and worker_id not in worker_ids:
+                self._sessions.pop(worker_id, None)
 
     def get(self, worker_id: WorkerId) -> Session | None:
         return self._sessions.get(worker_id)
@@ -112,9 +159,22 @@ class Sessions:
     def silent_seconds(self, worker_id: WorkerId, now: float) -> float:
         """Since its last word; of a worker that this plane has not met, since the plane began."""
         session = self._sessions.get(worker_id)
-        return now - (self.started if session is None else session.heard)
+        if session is None:
+            return now - self.started
+        late = self._late if session.is_far else 0.0
+        return now - max(session.heard + late, self.started)
 
     def keeps(self, worker_id: WorkerId, task_id: TaskId) -> bool:
         """Whether the worker may still have something to tell about a task."""
         session = self._sessions.get(worker_id)
-        return session is not None and task_id in session.kept
+        return session is not None and (task_id in session.kept or session.is_far)
+
+
+def _far(worker: Worker, known: Session | None, now: float, heard: float) -> Session:
+    capabilities = (
+        known.capabilities
+        if known is not None and known.worker.capabilities == worker.capabilities
+        else WorkerCapabilities.from_json(worker.capabilities)
+    )
+    held = frozenset(map(TaskId, worker.held))
+    return Session(worker, capabilities, heard, written=now, held=held, kept=held, is_far=True)

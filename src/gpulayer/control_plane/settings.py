@@ -10,6 +10,13 @@ class Settings:
     kind: str = "local"
     """`local`, `embedded` or `serve`."""
 
+    plane: str = ""
+    """Names it among the planes that share its store; empty: it is alone, and schedules."""
+    home: str = ""
+    """Where it lives: the next plane there may follow it at once, for it is dead then."""
+    scheduler_seconds: float = 10.0
+    """How long the plane that schedules may commit nothing before another takes its place."""
+
     lease_seconds: float = 30.0
     """How long a silent worker keeps its tasks. Nothing expires for one lease after a start."""
     disconnect_grace_seconds: float = 600.0

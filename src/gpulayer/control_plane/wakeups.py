@@ -8,15 +8,20 @@ A ticket is good for one wake-up. Threads wait on the ticket; asyncio waits on i
     jobs          some job has ended
     worker:<id>   there may be work or an order for the worker
     right:<id>    a credential was revoked
+    queue         another plane has brought work or made room: for the one that schedules
+
+Where several planes share a store, each tells the others what it publishes (`relay`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
 from concurrent.futures import Future, InvalidStateError
 from threading import Lock
 from types import TracebackType
 
 ANY_JOB = "jobs"
+QUEUE = "queue"
 
 
 def job_topic(job_id: str) -> str:
@@ -71,6 +76,8 @@ class Wakeups:
         self._lock = Lock()
         self._waiting: dict[str, set[Ticket]] = {}
         self._is_open = True
+        self.relay: Callable[[Collection[str]], None] | None = None
+        """Tells the other planes. Set once, before the first publish."""
 
     def subscribe(self, *topics: str) -> Ticket:
         """Close the ticket when done with it, or use it in a `with`."""
@@ -84,13 +91,26 @@ class Wakeups:
         return ticket
 
     def publish(self, *topics: str) -> None:
-        """Wake who waits for any of them now. Costs nothing where nobody does."""
+        """Wake who waits for any of them now, here and at other planes. Costs nothing where
+        nobody does."""
+        self.wake(*topics)
+        if self.relay is not None:
+            self.relay(topics)
+
+    def wake(self, *topics: str) -> None:
+        """The same here alone."""
         woken: list[Ticket] = []
         with self._lock:
             for topic in topics:
                 woken += self._waiting.pop(topic, ())
         for ticket in woken:
             _wake(ticket)
+
+    def wake_all(self) -> None:
+        """Words from other planes may have been missed."""
+        with self._lock:
+            topics = tuple(self._waiting)
+        self.wake(*topics)
 
     def close(self) -> None:
         """Wake everybody, and whoever subscribes from now on: the plane is going."""

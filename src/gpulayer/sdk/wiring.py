@@ -16,6 +16,8 @@ from gpulayer.control_plane.plane import ControlPlane
 from gpulayer.control_plane.settings import Settings
 from gpulayer.control_plane.wakeups import Wakeups
 from gpulayer.sdk.places import Places
+from gpulayer.sdk.shared_folder import shared_logs
+from gpulayer.storage.engine import News
 from gpulayer.storage.logs import LogFolder
 from gpulayer.storage.store import Store
 
@@ -32,20 +34,32 @@ class Wired:
         artifacts: str = "",
     ) -> None:
         """`database` and `artifacts` replace the home's. Raises what the store raises."""
-        self.store = Store(database or places.database, durability=durability)
+        place = f"{os.uname().nodename}:{places.home}"
+        self.store = Store(database or places.database, durability=durability, home=place)
+        self._news: News | None = None
         try:
-            self.artifacts = LocalArtifacts(artifacts or places.artifacts)
+            folder = artifacts or places.artifacts
+            self.artifacts = LocalArtifacts(folder)
+            may_share = bool(self.store.plane)
+            logs = shared_logs(self.store, folder, place) if may_share else places.logs
+            wakeups = Wakeups()
             self.plane = ControlPlane(
                 self.store,
                 SystemClock(),
                 SystemIds(),
-                Wakeups(),
-                LogFolder(places.logs),
+                wakeups,
+                LogFolder(logs),
                 self.artifacts,
-                Settings(kind=host.kind),
+                Settings(kind=host.kind, plane=self.store.plane, home=place),
             )
+            self._news = self.store.open_news(self.plane.hear)
+            if self._news is not None:
+                wakeups.relay = self._news.tell
+                self.plane.reconcile().result()  # a plane that is alone need not wait for its tick
             self.handlers = Handlers(self.plane, self.artifacts, host)
         except BaseException:
+            if self._news is not None:
+                self._news.close()
             self.store.close()
             raise
 
@@ -70,8 +84,11 @@ class Wired:
         self.plane.leave()
 
     def close(self) -> None:
+        self.plane.resign()
         self.wake()
         self.store.close()
+        if self._news is not None:
+            self._news.close()
 
 
 def uploads_of(artifacts: str) -> str:

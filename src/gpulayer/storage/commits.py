@@ -141,6 +141,7 @@ class Commits:
     def _begin(self, synced: bool) -> None:
         self._fault("begin")
         turn = self._writing.begin(synced=synced)
+        self._tx.epoch = turn.epoch
         if turn.others_wrote:
             self._memo.clear()
 

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import NamedTuple, Protocol
 
 from gpulayer.contracts.records import Event
@@ -88,6 +88,19 @@ class Reading(Protocol):
     def is_usable(self) -> bool: ...
 
 
+Hear = Callable[[Collection[str] | None], None]
+"""Is called with topics that another plane told; None: some may have been missed."""
+
+
+class News(Protocol):
+    """A line between planes. Hints only: what is told may be lost with a connection."""
+
+    def tell(self, topics: Collection[str]) -> None:
+        """To all others, soon; what is told meanwhile goes with it. Never waits."""
+
+    def close(self) -> None: ...
+
+
 class Engine(Protocol):
     """One database."""
 
@@ -95,6 +108,8 @@ class Engine(Protocol):
     """Names it in errors; holds no password."""
     shares_connection: bool
     """There is one connection for everything, so that a reader waits for the writer."""
+    plane: str
+    """Names this opening of it among the planes that may share it; empty: none can."""
 
     @property
     def law(self) -> type[Exception]:
@@ -104,6 +119,9 @@ class Engine(Protocol):
         """Open or create it, at the newest schema. Raises StorageError; then nothing changed."""
 
     def open_reader(self) -> Reading: ...
+
+    def open_news(self, hear: Hear) -> News | None:
+        """A line to the other planes. None: there can be no other."""
 
     def as_ours(self, error: BaseException) -> BaseException:
         """Our error for one of its own; any other is given back as it is."""

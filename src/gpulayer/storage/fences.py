@@ -41,6 +41,10 @@ class Fences:
             raise Exhausted(1, floor=fence + 1)
         self._next = max(self._next, fence + 1)
 
+    def forget(self) -> None:
+        """Leave the rest of the block unused: somebody else may have been given higher ones."""
+        self._next = self._limit
+
     def mark(self) -> int:
         return self._next
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import os
 import shutil
 from collections.abc import Iterator, Sequence
@@ -38,6 +39,7 @@ class LogFolder:
         with self._locks[hash(task_id) % _LOCKS], _storage_errors(path):
             file = self._open(path)
             try:
+                fcntl.flock(file, fcntl.LOCK_EX)  # against another plane that shares the folder
                 size = os.fstat(file).st_size
                 if offset > size:
                     return size

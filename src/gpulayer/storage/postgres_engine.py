@@ -7,6 +7,8 @@ import secrets
 import psycopg
 
 from gpulayer.storage import postgres
+from gpulayer.storage.engine import Hear
+from gpulayer.storage.postgres_news import PostgresNews
 from gpulayer.storage.postgres_turn import PostgresWriting
 
 
@@ -21,11 +23,11 @@ class PostgresDatabase:
         self.where = postgres.named(address)
         self._address = address
         self._home = home
-        self._plane = secrets.token_hex(8)
+        self.plane = secrets.token_hex(8)
 
     def open_writer(self) -> PostgresWriting:
         try:
-            writing = PostgresWriting(self._address, self.where, self._plane, self._home)
+            writing = PostgresWriting(self._address, self.where, self.plane, self._home)
             try:
                 postgres.migrate(writing.connection, self.where)
             except BaseException:
@@ -37,6 +39,9 @@ class PostgresDatabase:
 
     def open_reader(self) -> postgres.PostgresReading:
         return postgres.PostgresReading(postgres.connect(self._address))
+
+    def open_news(self, hear: Hear) -> PostgresNews:
+        return PostgresNews(self._address, hear)
 
     def as_ours(self, error: BaseException) -> BaseException:
         return postgres.as_ours(error, self.where)

@@ -38,8 +38,10 @@ class Table(Generic[R]):
         codecs: Mapping[str, Codec],
         given_by_store: Iterable[str] = (),
         derived: Mapping[str, Callable[[R], Any]] | None = None,
+        computed: Mapping[str, str] | None = None,
     ) -> None:
-        """`derived`: columns that repeat a part of the record, for an index; written once."""
+        """`derived`: columns that repeat a part of the record, for an index; written once.
+        `computed`: fields whose value an insert takes from an SQL expression."""
         fields = [f.name for f in dataclasses.fields(record)]  # type: ignore[arg-type]
         self.name = name
         self._record = record
@@ -49,7 +51,8 @@ class Table(Generic[R]):
             for field, codec in codecs.items()
             if codec.decode is not None
         )
-        written = [f for f in fields if f not in set(given_by_store)]
+        computed = computed or {}
+        written = [f for f in fields if f not in {*given_by_store, *computed}]
         self._values: Callable[[R], tuple[Any, ...]] = attrgetter(*written)
         self._encoders = tuple((written.index(field), c.encode) for field, c in codecs.items())
         self._derived = tuple((derived or {}).values())
@@ -58,8 +61,8 @@ class Table(Generic[R]):
         """For `SELECT {columns} FROM ...`, in the order that `record` expects."""
         written += derived or ()
         self.insert = (
-            f"INSERT INTO {name} ({', '.join(map(_quoted, written))})"
-            f" VALUES ({', '.join('?' * len(written))})"
+            f"INSERT INTO {name} ({', '.join(map(_quoted, [*written, *computed]))})"
+            f" VALUES ({', '.join(['?'] * len(written) + list(computed.values()))})"
         )
 
     def record(self, row: Row) -> R:

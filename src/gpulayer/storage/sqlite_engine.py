@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 
 from gpulayer.storage import sqlite
-from gpulayer.storage.engine import Turn
+from gpulayer.storage.engine import Hear, Turn
 
 _ALONE = Turn()
 
@@ -14,6 +14,7 @@ class SqliteFile:
     """The engine over one file, or over one database in memory."""
 
     law = sqlite3.IntegrityError
+    plane = ""
 
     def __init__(self, path: str) -> None:
         self.where = path
@@ -35,6 +36,9 @@ class SqliteFile:
             assert self._shared is not None
             return SqliteReading(self._shared, owned=False)
         return SqliteReading(sqlite.open_reader(self.where), owned=True)
+
+    def open_news(self, hear: Hear) -> None:
+        return None
 
     def as_ours(self, error: BaseException) -> BaseException:
         return sqlite.as_ours(error, self.where)

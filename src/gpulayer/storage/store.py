@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeVar
 
 from gpulayer.errors import UnreachableError
 from gpulayer.storage.commits import Command, Commits, Fault
-from gpulayer.storage.engine import Engine, Reading
+from gpulayer.storage.engine import Engine, Hear, News, Reading
 from gpulayer.storage.tx import Reader, Tx
 from gpulayer.storage.writer import Writer
 
@@ -37,9 +37,11 @@ class Store:
         inline: bool = False,
         durability: Literal["process", "power"] = "process",
         fault: Fault | None = None,
+        home: str = "",
     ) -> None:
-        """Open or create it. Raises StorageError; then nothing was changed."""
-        self._engine = _engine(os.fspath(path))
+        """Open or create it. Raises StorageError; then nothing was changed. `home`: where this
+        plane lives, which no other can hold at the same time."""
+        self._engine = _engine(os.fspath(path), home)
         self.path = self._engine.where
         self._closed = False
         self._closing = threading.Lock()
@@ -82,6 +84,17 @@ class Store:
                     yield Reader(reading.execute)
             finally:
                 self._give_back(reading)
+
+    @property
+    def plane(self) -> str:
+        """Names this opening among the planes that share the database; empty: it is alone."""
+        return self._engine.plane
+
+    def open_news(self, hear: Hear) -> News | None:
+        """A line to the planes that share the database; None: there can be none. `hear` is called
+        on a thread of its own."""
+        with self._our_errors():
+            return self._engine.open_news(hear)
 
     def check(self) -> tuple[str, ...]:
         """Faults of the whole file, for `doctor`; nothing when it is sound."""
@@ -151,11 +164,11 @@ class Store:
         reading.close()
 
 
-def _engine(path: str) -> Engine:
+def _engine(path: str, home: str) -> Engine:
     if path.startswith(("postgresql://", "postgres://")):
         from gpulayer.storage.postgres_engine import PostgresDatabase
 
-        return PostgresDatabase(path)
+        return PostgresDatabase(path, home)
     from gpulayer.storage.sqlite_engine import SqliteFile
 
     return SqliteFile(path)

@@ -10,6 +10,7 @@ from gpulayer.storage.engine import RowRefused
 from gpulayer.storage.fences import Fences
 from gpulayer.storage.jobs import JobReads, JobWrites
 from gpulayer.storage.memo import Memo
+from gpulayer.storage.planes import PlaneReads, PlaneWrites
 from gpulayer.storage.queries import Execute
 from gpulayer.storage.results import ResultReads, ResultWrites
 from gpulayer.storage.stream import EventReads, EventWrites
@@ -24,7 +25,14 @@ _PUT_META = (
 
 
 class Reader(
-    JobReads, TaskReads, WorkerReads, EventReads, ResultReads, DecisionReads, CredentialReads
+    JobReads,
+    TaskReads,
+    WorkerReads,
+    EventReads,
+    ResultReads,
+    DecisionReads,
+    CredentialReads,
+    PlaneReads,
 ):
     """Every query of one `read()` sees the same instant. For the thread that opened it."""
 
@@ -42,6 +50,7 @@ class Tx(
     ResultWrites,
     DecisionWrites,
     CredentialWrites,
+    PlaneWrites,
     Reader,
 ):
     """The one write transaction. Valid inside the function given to `Store.write`, nowhere else."""
@@ -87,6 +96,12 @@ class Tx(
     def skip_fences(self, seen: Fence) -> None:
         """Never give `seen` or one below it again: a worker of before a restore still holds it."""
         self._fences.pass_over(seen)
+        if self.epoch:  # the plane that schedules may hold a block around it
+            self.nobody_schedules()
+
+    def schedule_by(self, plane: str) -> int:
+        self._fences.forget()
+        return super().schedule_by(plane)
 
     def set_meta(self, key: str, value: str) -> None:
         self._execute(_PUT_META, (key, value))

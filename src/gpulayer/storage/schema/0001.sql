@@ -123,8 +123,12 @@ CREATE TABLE workers (
     draining INTEGER NOT NULL CHECK (draining = 0 OR draining = 1),
     registered_at REAL NOT NULL,
     seen_at REAL NOT NULL,
-    nonce TEXT NOT NULL
+    nonce TEXT NOT NULL,
+    plane TEXT NOT NULL,
+    held TEXT NOT NULL,
+    turn INTEGER NOT NULL
 ) WITHOUT ROWID;
+CREATE INDEX workers_by_turn ON workers (turn);
 CREATE TRIGGER workers_grow BEFORE UPDATE OF incarnation ON workers
 WHEN NEW.incarnation < OLD.incarnation
 BEGIN SELECT RAISE(ABORT, 'an incarnation never goes back'); END;
