@@ -250,7 +250,7 @@ class Handlers(Rights, Speaking, Watching, Files):
                 raise RefusedError(
                     "job-not-finished",
                     f"jobs have not ended: {', '.join(job['id'] for job in unfinished)}",
-                    why="ending the plane would end them",
+                    why="a stop would end those that run, and start none of those that wait",
                     hint=("gpulayer ps", "gpulayer stop --force"),
                 )
             self._host.stop()

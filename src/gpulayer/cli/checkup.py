@@ -93,8 +93,12 @@ def _processes(places: Places, notes: list[str]) -> list[dict[str, Any]]:
     from gpulayer.sdk.processes import running
 
     found: list[dict[str, Any]] = []
-    for kind, pid in running(places):
-        state = _state_of(pid)
+    there = running(places)
+    supervisors = {str(pid) for kind, pid in there if kind == "supervisor"}
+    for kind, pid in there:
+        state, parent = _state_of(pid)
+        if kind == "supervisor" and parent in supervisors:
+            kind = "keeper"  # forked by it, so that it looks like it
         entry: dict[str, Any] = {"kind": kind, "pid": pid}
         if state == "T":
             entry["note"] = "stopped"
@@ -163,10 +167,11 @@ def _plane(places: Places, processes: list[dict[str, Any]], notes: list[str]) ->
     return f"{told}, at {front['address']}, {pin}"
 
 
-def _state_of(pid: int) -> str:
-    """One letter, as in proc_pid_stat(5); empty where there is no /proc."""
+def _state_of(pid: int) -> tuple[str, str]:
+    """One letter, and the parent, as in proc_pid_stat(5); empty where there is no /proc."""
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
-            return file.read().rpartition(")")[2].split()[0]
-    except (OSError, IndexError):
-        return ""
+            state, parent = file.read().rpartition(")")[2].split()[:2]
+    except (OSError, ValueError):
+        return "", ""
+    return state, parent

@@ -18,7 +18,7 @@ def command(older_than: str | None, dry_run: bool, as_json: bool, quiet: bool) -
     """
     body: dict[str, object] = {"dry_run": dry_run}
     if older_than is not None:
-        body["older_than"] = parse_duration(older_than, "--older-than")
+        body["older_than"] = parse_duration(older_than, "--older-than", zero=True)
     done = connect().call("POST", "/v1/gc", body)
     if as_json:
         render.json_document(done)

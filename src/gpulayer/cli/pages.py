@@ -18,7 +18,7 @@ that name) or the word last (your newest).""",
 GPULAYER_DEBUG    1: show where an error comes from, as --debug does
 NO_COLOR          no colours
 Inside a job: GPULAYER_JOB_ID, GPULAYER_ATTEMPT, GPULAYER_INPUT_DIR, GPULAYER_OUTPUT_DIR,
-GPULAYER_WORKSPACE.""",
+GPULAYER_WORKSPACE, and GPULAYER_FENCE, by which its processes are known.""",
     "roles": """Who may do what on a server; each role has what the one before it has.
   viewer      look at all jobs, logs, files and workers
   submitter   submit jobs, and cancel and retry their own

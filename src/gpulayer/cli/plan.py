@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import shutil
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -48,16 +49,16 @@ def show(
     quiet: bool,
 ) -> int:
     """Print the plan. 0 when it could start now or later, 1 when never."""
-    origin, facts = _from_here(spec, words) if server is None else _from_afar(words)
+    origin, facts, lack = _from_here(spec, words) if server is None else _from_afar(words)
     decision = connect_to(server).call("POST", "/v1/plan", {"spec": spec, "origin": origin})
     fits = [verdict["fit"] for verdict in decision["verdicts"]]
     never = decision["outcome"] == "unschedulable" or (bool(fits) and set(fits) == {"never"})
     if as_json:
-        render.json_document({"plan": decision})
+        render.json_document({"plan": decision | ({"note": lack} if lack else {})})
     elif quiet:
         render.data("never" if never else decision["outcome"])
     else:
-        render.paragraph(_sentence(decision, never))
+        render.paragraph(_sentence(decision, never) + (f"; {lack}" if lack else ""))
         for name, value in facts:
             render.data(f"{name + ':':<9}{render.plain(value)}")
         show_decision(decision)
@@ -67,29 +68,35 @@ def show(
 Facts = list[tuple[str, str]]
 
 
-def _from_here(spec: Mapping[str, Any], words: Sequence[str]) -> tuple[dict[str, Any], Facts]:
-    """The origin, and what would run where, for people."""
+def _from_here(spec: Mapping[str, Any], words: Sequence[str]) -> tuple[dict[str, Any], Facts, str]:
+    """The origin, and for people what would run where, and what it lacks."""
     from gpulayer.sdk import world
     from gpulayer.sdk.origin import origin_of
 
     seen = world.of_terminal(line_of(spec))
     seen.close()
-    line = seen.line if spec["workload"]["kind"] == "command" else words
-    return origin_of(seen, words), [
+    is_command = spec["workload"]["kind"] == "command"
+    line = seen.line if is_command else words
+    lack = ""
+    if is_command and shutil.which(line[0], path=seen.environ.get("PATH")) is None:
+        lack = f"but {line[0]} is not found on the PATH here, so it would end with 127"
+    facts = [
         ("command", shlex.join(line)),
         ("folder", seen.envelope["cwd"]),
         ("python", seen.interpreter.say()),
     ]
+    return origin_of(seen, words), facts, lack
 
 
-def _from_afar(words: Sequence[str]) -> tuple[dict[str, Any], Facts]:
+def _from_afar(words: Sequence[str]) -> tuple[dict[str, Any], Facts, str]:
     from gpulayer.sdk.far import far_origin
 
-    return far_origin(words), [
+    facts = [
         ("command", shlex.join(words)),
         ("folder", "a workspace of its own on the worker"),
         ("python", "the worker's"),
     ]
+    return far_origin(words), facts, ""
 
 
 def _sentence(decision: Mapping[str, Any], never: bool) -> str:

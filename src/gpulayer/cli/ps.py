@@ -14,7 +14,7 @@ from gpulayer.clock import SystemClock
 from gpulayer.contracts.durations import duration_text
 from gpulayer.errors import UsageError
 
-HEADERS = ("JOB", "STATE", "WORKER", "GPU", "QUEUED", "RUN", "EXIT", "REASON")
+HEADERS = ("JOB", "STATE", "AGE", "WORKER", "GPU", "QUEUED", "RUN", "EXIT", "REASON")
 
 
 @click.command("ps")
@@ -57,6 +57,7 @@ def row(job: Mapping[str, Any], now: float, numbers: Mapping[str, str] = {}) -> 
     return (
         job["id"],
         job["state"],
+        duration_text(now - job["submitted_at"]),
         job.get("worker") or "-",
         ",".join(numbers.get(uuid, uuid) for uuid in job.get("gpus") or ()) or "-",
         duration_text(queued),

@@ -101,7 +101,8 @@ def attached(
                 render.say(render.plain(job["note"]))
         attempts = int((spec.get("retry") or {}).get("max_attempts", 1))
         with waiting.told_after(WAIT_SECONDS, wire, job["id"] if is_talking else None):
-            report = attachment.relay(job["id"], attempts=attempts)
+            has_limit = spec.get("timeout_seconds") is not None
+            report = attachment.relay(job["id"], attempts=attempts, has_limit=has_limit)
     if report.outcome != "left" and (is_talking or report.exit_code in OURS):
         tell_end(wire, job["id"], report, is_talking)
     elif report.outcome != "left":

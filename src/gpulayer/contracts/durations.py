@@ -34,12 +34,15 @@ class GpuRequest:
     memory_gb: float | None = None
 
 
-def parse_duration(text: str, option: str = "--timeout") -> float:
-    """Seconds of `90`, `90s`, `1.5h`, `1h30m`, `12:00:00`, `1-12:00:00`. Above 0, finite."""
-    seconds = _spans(text.strip().lower()) or _clock(text.strip())
+def parse_duration(text: str, option: str = "--timeout", *, zero: bool = False) -> float:
+    """Seconds of `90`, `90s`, `1.5h`, `1h30m`, `12:00:00`, `1-12:00:00`. Finite, and above 0
+    unless `zero` is a time as well."""
+    seconds = _spans(text.strip().lower())
+    if seconds is None:
+        seconds = _clock(text.strip())
     if seconds is None:
         raise _refused(option, text, "is not a duration", "90s, 15m, 2h or 1-12:00:00", "2h")
-    if not 0 < seconds <= limits.SECONDS:
+    if not (seconds > 0 or (zero and seconds == 0)) or seconds > limits.SECONDS:
         raise _refused(
             option, text, f"is not between 0 and {limits.SECONDS // 86_400} days", "2h", "2h"
         )

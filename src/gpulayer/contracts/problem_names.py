@@ -31,7 +31,8 @@ _SPOKEN = {
 
 
 def nearest(root: type[BaseModel], path: tuple[str | int, ...], data: Any) -> str | None:
-    """The likeliest field: one of the same object by its name, else `section.field` elsewhere."""
+    """The likeliest field: one of the same object by its name, else `section.field` elsewhere, or
+    one of the whole job, which is said to be that."""
     name = str(path[-1])
     here = fields_at(root, path[:-1], data)
     spoken = _SPOKEN.get(name.lower())
@@ -41,10 +42,12 @@ def nearest(root: type[BaseModel], path: tuple[str | int, ...], data: Any) -> st
     if near:
         return near[0]
     elsewhere = dict(_all_fields(root, data))
-    if spoken in elsewhere:
-        return elsewhere[spoken]
-    near = get_close_matches(name[:64].lower(), elsewhere, n=1, cutoff=0.8)
-    return elsewhere[near[0]] if near else None
+    near = [spoken] if spoken in elsewhere else []
+    near = near or get_close_matches(name[:64].lower(), elsewhere, n=1, cutoff=0.8)
+    if not near:
+        return None
+    found = elsewhere[near[0]]
+    return f"{found} of the job itself" if len(path) > 1 and "." not in found else found
 
 
 def fields_at(root: type[BaseModel], path: tuple[str | int, ...], data: Any) -> tuple[str, ...]:

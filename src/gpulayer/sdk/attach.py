@@ -115,10 +115,12 @@ class Attachment:
         self._supervisor.close()
         self._plane.close()
 
-    def relay(self, job_id: str, *, attempts: int = 1) -> ExitReport:
+    def relay(self, job_id: str, *, attempts: int = 1, has_limit: bool = False) -> ExitReport:
         """Carry bytes, keys and signals until the job has ended, or the person left it. Within
-        `with` only. `attempts`: how many the job may have; a failed one may not be its last."""
+        `with` only. `attempts`: how many the job may have; a failed one may not be its last.
+        `has_limit`: its time is limited."""
         self._attempts = attempts
+        self._reactions.has_limit = has_limit
         self._plane.job_id = self._reactions.job_id = job_id
         self._outlets = {frames.STDOUT: Outlet(1), frames.STDERR: Outlet(2)}
         self._outlets[frames.TERMINAL] = self._outlets[frames.STDOUT]

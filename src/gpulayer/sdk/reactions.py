@@ -38,6 +38,8 @@ class Reactions:
         """`send` carries keys (bytes) or an order to the job."""
         self.job_id = ""
         self.has_started = False
+        self.has_limit = False
+        """The job has a time limit."""
         self.has_left = False
         """The person does not wait for the end any more."""
         self._send = send
@@ -67,7 +69,8 @@ class Reactions:
         if self._screen is not None:
             self._screen.restore()
         if self.has_started:
-            self._tell(f"{self.job_id} is stopped; its time limit goes on")
+            more = "; its time limit goes on" if self.has_limit else ""
+            self._tell(f"{self.job_id} is stopped{more}")
         self._caught.stop_here()
         if self._is_terminal and self._screen is not None and self.has_started:
             self._screen.enter()

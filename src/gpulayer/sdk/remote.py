@@ -37,6 +37,10 @@ class RemoteFunction(Generic[P, R]):
         """Run it here, as if it were not decorated."""
         return self._function(*args, **kwargs)
 
+    def __repr__(self) -> str:
+        said = "".join(f", {name}={value!r}" for name, value in self._options.items())
+        return f"<remote function {self._entrypoint.name}{said}>"
+
     def remote(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Run it as a job, wait, and return its value. Raises what the job raised; whatever else
         ends the wait, such as KeyboardInterrupt, cancels the job."""

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from gpulayer.storage.wal_bug import has_wal_bug
-from tests.support.local_home import SECONDS, LocalHome
+from tests.support.local_home import RUN, SECONDS, LocalHome
+from tests.support.person import Person
 
 pytestmark = pytest.mark.e2e
 
@@ -74,6 +75,13 @@ def test_doctor_lists_our_processes_and_the_jobs(home: LocalHome) -> None:
     assert "each task" in found["containment"]
     os.kill(found["processes"][-1]["pid"], signal.SIGKILL)
     assert running.wait(SECONDS) == -signal.SIGKILL
+
+
+def test_doctor_tells_a_keeper_from_the_supervisor_that_forked_it(home: LocalHome) -> None:
+    with Person([*RUN, "sleep", "100"], home.environ, home.work):
+        home.until_running(1)
+        kinds = sorted(process["kind"] for process in doctor(home)["processes"])
+        assert kinds == ["agent", "job", "keeper", "plane", "supervisor"]
 
 
 def test_doctor_says_what_a_killed_plane_left(home: LocalHome) -> None:

@@ -70,6 +70,7 @@ def test_the_items_of_a_list_keep_their_numbers() -> None:
         (command(timeout=1), "did you mean timeout_seconds?"),
         (command(retries=1), "did you mean retry.max_attempts?"),
         (command(nam="x"), "did you mean name?"),
+        (command(environment={"env": {"A": "1"}}), "did you mean env of the job itself?"),
         (command(zzz="x"), "take it out"),
         (command(retry={"zzz": 1}), "known here: max_attempts, retry_on"),
         (command(inputs=[{"artifact": ARTIFACT, "path": "a", "pth": 1}]), "did you mean path?"),

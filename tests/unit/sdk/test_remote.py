@@ -34,6 +34,10 @@ def train(lr: float, *, steps: int = 10) -> str:
     return f"{lr} {steps}"
 
 
+def test_a_remote_function_says_what_it_is() -> None:
+    assert repr(train).endswith("test_remote:train, gpus=2, memory='16G', name='train'>")
+
+
 def test_a_remote_function_stays_what_it_was() -> None:
     assert train(0.1, steps=3) == "0.1 3"
     assert (train.__name__, train.__doc__) == ("train", "Train it.")
