@@ -34,6 +34,7 @@ IDS = SystemIds()
 class Served(LocalHome):
     def __init__(self, *argv: str, **environ: str) -> None:
         super().__init__(**environ)
+        self.process: Any = None
         self.argv = ("--listen", "127.0.0.1:0", "--json", *argv)
 
     def __enter__(self) -> Served:
@@ -44,6 +45,12 @@ class Served(LocalHome):
             raise
         return self
 
+    def kill_all(self) -> None:
+        super().kill_all()
+        if self.process is not None:
+            self.process.wait(SECONDS)
+            self.process.stdout.close()
+
     def begin(self, *more: str) -> None:
         """Start it; again after `end`. `more` arguments win."""
         self.process = subprocess.Popen(
@@ -53,7 +60,6 @@ class Served(LocalHome):
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
         )
-        assert self.process.stdout is not None
         assert select.select([self.process.stdout], [], [], SECONDS)[0], "it said nothing"
         self.said: dict[str, Any] = json.loads(self._document())
         if "error" in self.said:
@@ -104,7 +110,6 @@ class Served(LocalHome):
     def _document(self) -> str:
         """The one JSON document that it prints."""
         text = ""
-        assert self.process.stdout is not None
         for line in self.process.stdout:
             text += line.decode()
             try:
