@@ -15,6 +15,7 @@ import asyncio
 import os
 import socket
 import ssl
+from asyncio import sslproto
 from typing import Any
 
 from uvicorn.config import Config
@@ -29,6 +30,9 @@ BACKLOG = 4096
 
 KEEP_ALIVE_SECONDS = 3600
 """Connections of agents and notebooks stay; a dead peer is noticed by the kernel."""
+
+TLS_BUFFER = 32 << 10
+"""Bytes that are read from a TLS connection at once: two of the largest records (RFC 8446)."""
 
 PRIVATE = "private"
 """In a request's `state`: it came by the socket that only this user can reach. Said by the
@@ -67,6 +71,8 @@ class Listener:
         self, sock: socket.socket, tls: ssl.SSLContext | None, limits: Limits
     ) -> None:
         """Accept on a TCP socket as well, within these limits."""
+        # By default asyncio keeps 256 KiB for each TLS connection, whatever it carries.
+        sslproto.SSLProtocol.max_size = TLS_BUFFER
         loop = asyncio.get_running_loop()
         self._servers.append(
             await loop.create_server(
