@@ -175,6 +175,8 @@ class ReportReply(Message):
 
     ok: bool = True
     lease_seconds: float = 30.0
+    report_seconds: float = 5.0
+    """When to report again without news."""
     recorded: tuple[str, ...] = ()
     """Task ids whose exits are now durable (or stale for good): forget them."""
     cancel: tuple[Cancel, ...] = ()

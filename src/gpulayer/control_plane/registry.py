@@ -57,7 +57,7 @@ class Registry:
             reply = Registered(
                 incarnation=worker.incarnation,
                 lease_seconds=settings.lease_seconds,
-                report_seconds=settings.report_seconds,
+                report_seconds=settings.report_every(self._sessions.count),
                 kill=kill,
                 forget=forget,
                 envelopes=tuple(sorted(tx.live_envelopes())),

@@ -92,8 +92,10 @@ class Reports:
             self._compare(tx, session, message.inventory, notes, now)
             if is_due or message.capabilities is not None:
                 _see(tx, session, message.capabilities, now)
+            settings = self._ports.settings
             return notes, ReportReply(
-                lease_seconds=self._ports.settings.lease_seconds,
+                lease_seconds=settings.lease_seconds,
+                report_seconds=settings.report_every(self._sessions.count),
                 recorded=tuple(notes.recorded),
                 cancel=tuple(cancels(tx, session.worker.id)),
                 kill=tuple(dict.fromkeys(notes.kill)),

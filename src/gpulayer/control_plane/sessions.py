@@ -148,6 +148,10 @@ class Sessions:
     def get(self, worker_id: WorkerId) -> Session | None:
         return self._sessions.get(worker_id)
 
+    @property
+    def count(self) -> int:
+        return len(self._sessions)
+
     def all(self) -> list[Session]:
         """By worker id."""
         found = dict(self._sessions)  # one that is closed meanwhile is still in here

@@ -22,7 +22,9 @@ class Settings:
     disconnect_grace_seconds: float = 600.0
     """How much longer for a task that could not be given out again: losing it helps nobody."""
     report_seconds: float = 5.0
-    """How often a worker reports when it has no news."""
+    """How often a worker reports when it has no news, while they are few."""
+    reports_per_second: float = 50.0
+    """Of all workers together: of many, each reports more rarely, up to half a lease."""
     seen_seconds: float = 10.0
     """How often a heartbeat is written down."""
     redeliver_seconds: float = 5.0
@@ -69,3 +71,8 @@ class Settings:
 
     dispatches_at_once: bool = True
     """False: only `run_once` places jobs. For tests that choose the order of things."""
+
+    def report_every(self, workers: int) -> float:
+        """Seconds between two reports of one of so many workers."""
+        most = max(self.report_seconds, self.lease_seconds / 2)
+        return min(most, max(self.report_seconds, workers / self.reports_per_second))

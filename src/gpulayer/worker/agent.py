@@ -145,7 +145,7 @@ class Agent:
         if not reply.ok:
             self._session_over(now)
             return []
-        session.lease = reply.lease_seconds
+        session.lease, session.interval = reply.lease_seconds, reply.report_seconds
         for line in report.inventory:
             if (slot := self.slots.get(line.task_id)) is not None:
                 slot.authorised_at = max(slot.authorised_at, session.report_sent)

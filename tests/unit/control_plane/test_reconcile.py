@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from gpulayer.control_plane.settings import Settings
 from tests.support.env import Env, EnvWorker
 
 
@@ -148,3 +149,13 @@ def test_an_envelope_in_use_again_is_kept() -> None:
         env.submit(envelope_id="e1")
         env.advance(30)
         assert worker.report().drop_envelopes == ()
+
+
+def test_many_workers_report_more_rarely_and_never_past_half_a_lease() -> None:
+    settings = Settings()
+    assert [settings.report_every(n) for n in (1, 250, 500, 750, 10_000)] == [5, 5, 10, 15, 15]
+    with Env(reports_per_second=0.1) as env:
+        first = env.worker("w1")
+        assert first.register().report_seconds == 10
+        env.worker("w2")
+        assert first.report().report_seconds == 15
