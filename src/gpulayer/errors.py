@@ -236,7 +236,8 @@ _TABLE: tuple[Slug, ...] = (
     Slug("worker-not-found", NotFoundError, 3, 125, 404,
          "No worker has that id or name. `gpulayer workers` lists them."),
     Slug("server-not-found", NotFoundError, 3, 125, 404,
-         "You have not logged in to a server of that name."),
+         "You have neither logged in to nor joined a server of that name. `gpulayer use` lists "
+         "those that you logged in to."),
     Slug("token-not-found", NotFoundError, 3, 125, 404,
          "No token, code or session has that id. `gpulayer token ls` lists them."),
     Slug("file-not-found", NotFoundError, 2, 125, 404,
@@ -313,18 +314,20 @@ _TABLE: tuple[Slug, ...] = (
          "`gpulayer stop` ends them."),
     Slug("server-unreachable", UnreachableError, 5, 125, 503,
          "Nothing answers at the server's address: it is down, or the way to it is cut. Jobs there "
-         "go on by themselves, and the next command finds it once it is back."),
+         "go on by themselves, and the next command finds it once it is back. `gpulayer use local` "
+         "works without it."),
     Slug("tls-untrusted", RefusedError, 5, 125, 502,
          "The server's certificate is not the one that was pinned when you logged in or joined, or "
-         "its TLS is older than 1.2. Nothing was sent. If the server was set up anew, log in (or "
-         "join) again with a new invite, which carries the new fingerprint."),
+         "its TLS is older than 1.2. Nothing was sent. If the server was set up anew, log in or "
+         "join again: `gpulayer invite --client` or `gpulayer invite` there prints a line with the "
+         "new fingerprint."),
     Slug("not-a-server", RefusedError, 5, 125, 502,
          "Something answers at that address, and it is no GPUlayer server: another program, a "
          "proxy, or a server without TLS. Compare the address with the invite's. "
          "Redirects are not followed."),
     Slug("not-encrypted", RefusedError, 4, 125, 400,
-         "Plain http is for this machine alone. Use the gl:// line that the server prints: "
-         "it carries the certificate's fingerprint."),
+         "Plain http is for this machine alone. Use the gl:// line that "
+         "`gpulayer invite` prints: it carries the certificate's fingerprint."),
     Slug("token-unsafe", StorageError, 4, 125, 403,
          "The file with the token is missing, belongs to somebody else, or can be read by others: "
          "`chmod 600` it, or log in again."),

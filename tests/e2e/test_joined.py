@@ -114,6 +114,9 @@ def test_it_joins_works_and_leaves_nothing_behind(served: Served) -> None:
         again = machine.gpulayer("join", line).stderr
         assert "works already" in again
         assert machine.kinds() == ["agent", "supervisor", "warden"]
+        told = machine.gpulayer("doctor").stdout
+        assert f"worker of:   {machine.joined.name} as lab" in told
+        assert told.count(f"worker of {machine.joined.name}") == 3  # processes
         until(served, job := submitted(served, "lab", "echo $PWD"), "succeeded")
         assert str(machine.folder).encode() in served.log(job)
         assert machine.processes() == []  # no plane, and nothing of one
@@ -333,6 +336,7 @@ def test_a_token_that_was_revoked_says_what_mends_it(served: Served) -> None:
         done = desk.gpulayer("ps", check=4)
         assert "error[unauthorized]" in done.stderr
         assert "gpulayer invite --client" in done.stderr
+        assert f"server:      lab, {served.endpoint.url}" in desk.gpulayer("doctor").stdout
         assert f"https://{served.endpoint.host}" in done.stderr
 
 

@@ -134,9 +134,10 @@ class Far:
             "tls-untrusted",
             f"the certificate of {self.host} is not the pinned one; nothing was sent",
             where=f"pinned sha256.{self.pin}, presented sha256.{presented}",
-            why="the server made itself a new certificate, or someone is in between: on the "
-            "server, `gpulayer doctor` shows the true one, and a new invite pins it",
-            hint="gpulayer help tls-untrusted",
+            why="the server made itself a new certificate, or someone is in between: there, "
+            "`gpulayer doctor` shows the true one, and `gpulayer invite --client` prints a line "
+            "that pins it for `gpulayer login`",
+            hint=("gpulayer invite --client", "gpulayer login --help"),
         )
 
     def _no_tls(self, reason: str) -> RefusedError:
@@ -188,7 +189,7 @@ def _unreadable(text: str, why: str) -> UsageError:
         "usage",
         f"{shown!r} is not the address of a server",
         why=why,
-        hint="gpulayer help not-a-server",
+        hint="gpulayer login --help",
     )
 
 
@@ -197,7 +198,7 @@ def _not_encrypted(where: str) -> RefusedError:
         "not-encrypted",
         f"{where} is another machine, and http would carry the token in plain text",
         why="plain http is for loopback alone; nothing was sent",
-        hint="gpulayer help not-encrypted",
+        hint="gpulayer invite --client",
     )
 
 

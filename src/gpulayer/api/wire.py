@@ -233,7 +233,7 @@ class Wire:
         if self._is_local:
             code, hint = "plane-unreachable", "gpulayer doctor"
         else:
-            code, hint = "server-unreachable", "gpulayer help server-unreachable"
+            code, hint = "server-unreachable", "gpulayer use local"
         return UnreachableError(code, message, where=str(self.endpoint), why=why, hint=hint)
 
     @property

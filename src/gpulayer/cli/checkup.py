@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpulayer import _version
 from gpulayer.api.wire import Wire
+from gpulayer.cli import far_checkup
 from gpulayer.errors import GPULayerError
 from gpulayer.sdk.places import Places
 
@@ -27,14 +28,18 @@ def look(places: Places) -> dict[str, Any]:
     """The facts, the processes of this home, and a note for each thing that is odd."""
     notes: list[str] = []
     processes = _processes(places, notes)
+    plane = _plane(places, processes, notes)
+    containment = _containment(places, processes)
+    far = far_checkup.look(places, processes, notes)
     return {
         "version": _version.__version__,
         "python": platform.python_version(),
         "sqlite": _sqlite(),
         "home": _home(places, notes),
         "runtime": places.runtime,
-        "containment": _containment(places, processes),
-        "plane": _plane(places, processes, notes),
+        "containment": containment,
+        "plane": plane,
+        **far,
         **torch_of_terminal(),
         "processes": processes,
         "notes": notes,

@@ -9,7 +9,10 @@ import click
 from gpulayer.cli import render
 from gpulayer.cli.session import options
 
-FACTS = ("version", "python", "sqlite", "home", "runtime", "containment", "plane", "torch")
+FACTS = (
+    "version", "python", "sqlite", "home", "runtime", "containment", "plane", "serves", "server",
+    "worker of", "torch",
+)  # fmt: skip
 
 
 @click.command("doctor")

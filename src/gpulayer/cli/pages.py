@@ -15,6 +15,8 @@ With --json an error is {"error": {"code": SLUG, ...}}, so that 125 is never amb
     "selectors": """A job is named by its id, the beginning of its id, its name (the newest of
 that name) or the word last (your newest).""",
     "environment": """GPULAYER_HOME     folder of the local plane's data
+GPULAYER_URL      server to use, gl://HOST:PORT/sha256.FINGERPRINT; before what `use` chose
+GPULAYER_TOKEN    token for it
 GPULAYER_DEBUG    1: show where an error comes from, as --debug does
 NO_COLOR          no colours
 Inside a job: GPULAYER_JOB_ID, GPULAYER_ATTEMPT, GPULAYER_INPUT_DIR, GPULAYER_OUTPUT_DIR,

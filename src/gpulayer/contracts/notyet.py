@@ -28,6 +28,8 @@ def _set_too_early(spec: JobSpec) -> Iterator[str]:
             yield "workload.launcher"
         if spec.workload.num_workers > 1:
             yield "workload.num_workers"
+    if "cloud" in (spec.placement.target, *spec.placement.fallback_targets):
+        yield "placement.target"
     for field, value in _VALUES.items():
         if _says_something(value(spec)):
             yield field

@@ -85,7 +85,7 @@ def from_url(url: str, token: str, where: str) -> Server:
             "usage",
             f"{where} carries a one-time code, which is used up by logging in",
             why="log in with that line once; an address for scripts is gl://HOST:PORT/sha256....",
-            hint="gpulayer help tls-untrusted",
+            hint="gpulayer login --help",
         )
     if not token and address.endpoint.pin:
         raise UsageError(
