@@ -98,6 +98,8 @@ ROUTES: tuple[Route, ...] = (
           parks=True),
     Route("readyz", "GET", "/readyz", "Whether this plane takes work.", "public", parks=True),
     Route("metrics", "GET", "/metrics", "The plane's figures, for Prometheus.", "plane.look"),
+    Route("openapi", "GET", "/openapi.json", "This API, for machines.", "public"),
+    Route("docs", "GET", "/docs", "This API, for people.", "public"),
     Route("register", "POST", "/v1/worker/register", "A worker's first word.",
           "worker.speak", "speaker", body_bytes=BATCH_BYTES),
     Route("report", "POST", "/v1/worker/report", "Heartbeat, starts and ends of tasks.",

@@ -1,4 +1,5 @@
-"""The routes for whoever watches a plane: is it well, can it take work, what are its figures.
+"""The routes for whoever watches a plane: is it well, can it take work, what are its figures,
+what can it be asked.
 
 `healthz` takes the road of every job: a write through the one writer, then a read. It costs one
 empty transaction a second at most, however often and by whomever it is asked.
@@ -21,6 +22,7 @@ HEALTH_SECONDS = 5.0
 """A writer that takes longer is stuck."""
 FRESH_SECONDS = 1.0
 _TOPIC = "health"
+_GOING = "this plane is ending or handing over"
 
 
 class Watching:
@@ -48,6 +50,18 @@ class Watching:
         told = metrics.text(self._plane.measures(), self.answered, self._plane.wakeups.waiting())
         return Raw(told.encode(), {"Content-Type": metrics.CONTENT_TYPE})
 
+    def openapi(self, call: Call) -> Any:
+        from gpulayer.api import openapi  # read by few, and most planes by nobody
+
+        return Raw(openapi.text(), {"Content-Type": "application/json"})
+
+    def docs(self, call: Call) -> Any:
+        from gpulayer.api import openapi
+
+        policy = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'"
+        headers = {"Content-Type": "text/html; charset=utf-8", "Content-Security-Policy": policy}
+        return Raw(openapi.page(), headers)
+
     def _examined(self, *, is_ready: bool) -> Parked:
         probe = self._fresh_probe()
         wakeups = self._plane.wakeups
@@ -56,13 +70,15 @@ class Watching:
         def look(last: bool) -> Raw | None:
             if not (probe.done() or last):
                 return None
-            if not probe.done():
+            if not probe.done() and wakeups.is_open:
                 return _report("stuck", f"no write was done within {HEALTH_SECONDS:g} s")
+            if not probe.done():  # nothing parks any more
+                return _report("going", _GOING)
             error = probe.exception()
             if error is not None:
                 return _report("failing", str(error))
             if not is_ready:
-                return _report("going", "this plane is ending or handing over")
+                return _report("going", _GOING)
             return _report("ok", "", queued=probe.result())
 
         return Parked((_TOPIC,), HEALTH_SECONDS, look)
