@@ -37,6 +37,32 @@ def test_a_command_runs_and_its_output_is_in_the_log(home, agent):
     assert not ended.notes
 
 
+def test_whoever_starts_a_task_can_follow_it_with_the_same_request(home, agent):
+    """So a short command costs its starter two messages, and the supervisor two answers."""
+    task = home.task("sh", "-c", "echo hello; exit 3")
+    agent.send_json(
+        {"op": "start", "seq": 71, "task": task, "tail": {"seq": 72, "max_bytes": 1 << 20}}
+    )
+    started, printed = agent.recv()[1], agent.recv()[1]
+    assert (started["seq"], started["ok"]) == (71, True)
+    assert printed["seq"] == 72
+    log = agent.recv()[1]
+    assert b"hello" in log
+    if not printed["eof"]:
+        rest = agent.call("tail", task_id=task["task_id"], offset=len(log), max_bytes=1)
+        assert rest["exit"]["exit_code"] == 3
+    agent.send_json({"op": "forget", "task_id": task["task_id"]})
+    assert agent.call("list")["tasks"] == []  # nothing was said in between
+
+
+def test_the_follower_of_a_task_that_cannot_start_is_told_so_after_the_refusal(home, agent):
+    task = home.task("true", envelope_id="0" * 64, environ=None)
+    agent.send_json({"op": "start", "seq": 71, "task": task, "tail": {"seq": 72}})
+    refused, gone = agent.recv()[1], agent.recv()[1]
+    assert (refused["seq"], refused["error"]["code"]) == (71, "envelope-lost")
+    assert (gone["seq"], gone["error"]["code"]) == (72, "no-such-task")
+
+
 @pytest.mark.parametrize("way", ["quick", "long"])
 def test_a_job_sees_the_world_of_its_envelope_and_nothing_of_the_supervisors(home, agent, way):
     script = (

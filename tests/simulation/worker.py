@@ -185,6 +185,7 @@ class Worker:
 
         def start(supervisor: Supervisor) -> None:
             supervisor.start(task, plan)
+            supervisor.tail(task_id, 0, self._read(task_id))
             started = heard.TaskStarted(task_id, number, self.clock.now())
             self._engine.after(LOCAL, self._mine(lambda: self.tell(started)))
 

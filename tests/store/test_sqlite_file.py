@@ -8,6 +8,7 @@ import subprocess
 import sys
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,6 +19,7 @@ from gpulayer.errors import StorageError
 from gpulayer.storage import Store, Tx
 from gpulayer.storage.migrations import schema_files
 from gpulayer.storage.sqlite import as_ours, lost_sync, migrate, open_writer
+from gpulayer.storage.tasks import TaskReads
 from tests.support.records import a_job, apply, run_through, submission, submit
 
 
@@ -86,6 +88,26 @@ def test_every_field_of_a_record_has_its_column(table: str, record: type, own: s
     store = Store(":memory:")
     rows = store.write(lambda tx: tx._all(f"PRAGMA table_info({table})")).result()
     assert {row[1] for row in rows} == {f.name for f in fields(record)} | own
+    store.close()
+
+
+def test_looking_at_what_lives_costs_nothing_of_what_ended():
+    """Whoever asks, the plan is one of an index that holds live tasks alone."""
+    store = Store(":memory:")
+
+    def plan(tx: Tx, **which: Any) -> str:
+        said: list[str] = []
+
+        def explain(sql: str, parameters: Any) -> Any:
+            said.extend(row[3] for row in tx._execute(f"EXPLAIN QUERY PLAN {sql}", parameters))
+            return tx._execute(sql, parameters)
+
+        TaskReads(explain).live_tasks(**which)
+        return " ".join(said)
+
+    for which in ({}, {"worker_id": "w"}, {"job_id": "j"}):
+        told = store.write(lambda tx, which=which: plan(tx, **which)).result()
+        assert "USING INDEX tasks_live_on_worker" in told or "USING INDEX tasks_one_live" in told
     store.close()
 
 

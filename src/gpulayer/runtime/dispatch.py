@@ -166,7 +166,9 @@ class Dispatch:
             raise RequestError("bad-request", "no such name for a task")
         known = self._roster.get(task_id)
         if known is not None:
-            return {"pid": known.pid}
+            self._reply(peer, request.get("seq"), {"pid": known.pid})
+            self._follow(known, peer, request)
+            return None
         attach = self._find_attach(wanted.get("attach_id"))
         try:
             task = self._roster.begin(wanted, self._envelope_of(wanted), attach)
@@ -174,7 +176,9 @@ class Dispatch:
             refused = refusal(error, self._clock())
             if attach is not None:
                 attach.event({"event": "exited", "task_id": task_id, "exit": refused["exit"]})
-            return {"error": refused}
+            self._reply(peer, request.get("seq"), {"error": refused})
+            self._follow(None, peer, request)
+            return None
 
         def answer() -> None:
             reply: dict[str, Any] = {"ok": True, "pid": task.pid}
@@ -183,7 +187,19 @@ class Dispatch:
             peer.send_json({"seq": request.get("seq"), **reply})
 
         task.waiting.append(answer)
+        self._follow(task, peer, request)
         return None
+
+    def _follow(self, task: Any, peer: Peer, request: dict[str, Any]) -> None:
+        """The `tail` inside a `start`: whoever starts a task follows it, with one message less."""
+        tail = request.get("tail")
+        if tail is None:
+            return
+        if task is not None:
+            task.tails.ask(peer, {"offset": 0, **tail})
+        else:
+            error = {"code": "no-such-task", "message": "it was not started"}
+            self._reply(peer, tail.get("seq"), {"error": error})
 
     def _cancel(self, peer: Peer, request: dict[str, Any], fds: dict[str, int]) -> dict[str, Any]:
         if request["mode"] not in ladder.MODES:

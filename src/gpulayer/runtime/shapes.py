@@ -94,6 +94,7 @@ _TASK = {
     "redact": [[str]],
     "unbuffered": bool,
 }
+_TAIL = {"seq": int, "offset": Below(LARGEST), "max_bytes": Below(LARGEST)}
 _COMMON = {"op": str, "seq": int, "task_id": str}
 REQUESTS: dict[str, dict[str, Any]] = {
     "hello": {"role": str, "version": str},
@@ -107,9 +108,9 @@ REQUESTS: dict[str, dict[str, Any]] = {
         "labels": [int],
         "terminal": {"attrs": list, "rows": _CELLS, "cols": _CELLS},
     },
-    "start": {"task": _TASK},
+    "start": {"task": _TASK, "tail": _TAIL},
     "cancel": {"mode": str, "grace_seconds": float, "reason": str},
-    "tail": {"offset": Below(LARGEST), "max_bytes": Below(LARGEST)},
+    "tail": _TAIL,
     "environ": {"envelope_id": str, "names": [str]},
     "redact": {"texts": [str]},
     "drop": {"envelope_ids": [str]},

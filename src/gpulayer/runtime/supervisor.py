@@ -17,7 +17,8 @@ The protocol (frames: `gpulayer.runtime.frames`). Requests are `{"op", "seq", ..
               {"event": "started" | "stopped" | "continued" | "flags" | "exited"} and frames 1, 2
               and T, and may send I frames and, with no answer, `signal`, `winsize`, `closed`,
               `kill`. Closing it is to detach.
-    start     task -> pid. Twice-safe by task_id. Errors: envelope-lost, folder-gone, not-found,
+    start     task, tail? {seq, offset, max_bytes} -> pid; and what `tail` answers, under its own
+              seq. Twice-safe by task_id. Errors: envelope-lost, folder-gone, not-found,
               not-executable, spawn-failed; their "exit" is the record a client was shown.
     cancel    task_id, mode "int" | "term" | "kill", grace_seconds, reason? Twice-safe.
     tail      task_id, offset, max_bytes -> bytes, size, eof, exit, then one L frame if bytes > 0.

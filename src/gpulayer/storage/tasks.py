@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
+
 from gpulayer.contracts.changes import TaskUpdate
 from gpulayer.contracts.ids import JobId, TaskId, WorkerId
 from gpulayer.contracts.records import Task
@@ -33,6 +35,7 @@ _CANCELLING = (
     " WHERE tasks.worker_id = ? AND tasks.state IN ('assigned', 'running')"
     " AND jobs.cancel_mode IS NOT NULL ORDER BY tasks.fence"
 )
+_fence = attrgetter("fence")
 _UPDATE = "UPDATE tasks SET {} WHERE id = ? AND state = ?"
 
 
@@ -54,8 +57,10 @@ class TaskReads(Queries):
             if value is not None:
                 where += f" AND {column} = ?"
                 parameters.append(value)
-        rows = self._all(f"{_LIVE}{where} ORDER BY fence", *parameters)
-        return [TASKS.record(row) for row in rows]
+        # Not ordered by the database: it would walk every task there ever was, by its key, to
+        # find the few that live, instead of the index that holds just these.
+        tasks = [TASKS.record(row) for row in self._all(f"{_LIVE}{where}", *parameters)]
+        return sorted(tasks, key=_fence)
 
     def cancelling(self, worker_id: WorkerId) -> list[tuple[TaskId, str, float]]:
         """A worker's live tasks whose job is asked to end: how firmly, with which grace."""

@@ -5,10 +5,12 @@
     acquires     the one parked call; its end is how a lost plane is noticed at once
     logs         ships log bytes, so that bulk never delays a heartbeat
     clock        brings a `Tick` when the agent asked for one
-    work (pool)  prepares, starts and collects tasks
+    work (pool)  prepares and collects what may take a while: a secret, a file, a look at a Python
 
 Whoever brings an event runs the agent under the lock and hands its instructions on; nothing done
-there waits for anybody.
+there waits for anybody. A plain command is prepared, started and collected right there, on the
+thread that heard of the room or of the end: handing it from thread to thread would cost more than
+all of its work.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ from gpulayer.worker import events as heard, instructions as say
 from gpulayer.worker.agent import Agent
 from gpulayer.worker.channel import WorkerChannel
 from gpulayer.worker.steps.hiding import Clean
-from gpulayer.worker.supervisor_link import SupervisorGone, SupervisorLink, answer
+from gpulayer.worker.supervisor_link import Answered, SupervisorGone, SupervisorLink, answer
 
 TAIL_BYTES = 1 << 20
 _WORKERS = 4
@@ -37,9 +39,12 @@ _RECONNECT_SECONDS = 0.1
 class Tasks(Protocol):
     """What the driver needs of `task_runner.TaskRunner`."""
 
+    def is_plain(self, assignment: Assignment) -> bool: ...
     def prepare(self, assignment: Assignment, link: SupervisorLink) -> dict[str, Any]: ...
     def refused(self, error: Exception) -> Exit: ...
+    def collect_plain(self, order: say.Collect) -> Exit | None: ...
     def collect(self, order: say.Collect, channel: WorkerChannel, clean: Clean) -> Exit: ...
+    def forget_empty(self, task_id: str) -> bool: ...
     def forget(self, task_id: str) -> None: ...
 
 
@@ -117,14 +122,17 @@ class Driver:
         with self._lock:
             if self.left.is_set():
                 return
-            for instruction in self._agent.handle(event, self._clock.boottime()):
-                self._begin(instruction)
+            begun = map(self._begin, self._agent.handle(event, self._clock.boottime()))
+            works = [work for work in begun if work is not None]
             deadline = self._agent.deadline()
             if deadline < self._ticks_at:
                 self._ticks_at = deadline
                 self._lock.notify_all()
+        for work in works:
+            work()
 
-    def _begin(self, instruction: say.Instruction) -> None:
+    def _begin(self, instruction: say.Instruction) -> Callable[[], None] | None:
+        """What is left to be done without the lock."""
         match instruction:
             case say.SendRegister() | say.SendReport():
                 self._reports.put(instruction)
@@ -137,9 +145,9 @@ class Driver:
             case say.Run():
                 # Bound to this very link: after a loss the agent asks again, for the next one.
                 link = self._link
-                self._work(lambda: self._run(instruction, link))
+                return lambda: self._run(instruction, link)
             case say.Collect():
-                self._work(lambda: self._collect(instruction))
+                return lambda: self._collect(instruction)
             case say.Tail(task_id, offset):
                 self._tail(task_id, offset)
             case say.End(task_id, mode, grace):
@@ -148,7 +156,7 @@ class Driver:
                 # Of both, the last one removes the folder. A supervisor that is away lists the
                 # task when it is back, and it is forgotten then.
                 self._ask("forget", task_id=task_id)
-                self._work(lambda: self._tasks.forget(task_id))
+                return lambda: self._forget(task_id)
             case say.DropEnvelopes(ids):
                 self._ask("drop", envelope_ids=list(ids))
             case say.KeepEnvelopes(ids):
@@ -161,6 +169,7 @@ class Driver:
                 self._ask("quit")
                 self.left.set()
                 threading.Thread(target=self.stop, name="gpulayer-stop").start()
+        return None
 
     # --- plane ------------------------------------------------------------------------------
 
@@ -228,6 +237,11 @@ class Driver:
             self._link.ask(op, **fields)
 
     def _tail(self, task_id: str, offset: int) -> None:
+        if self._link is not None:
+            fields = {"task_id": task_id, "offset": offset, "max_bytes": TAIL_BYTES}
+            self._link.ask("tail", self._read(task_id, offset), **fields)
+
+    def _read(self, task_id: str, offset: int) -> Answered:
         def answered(reply: dict[str, Any], data: bytes) -> None:
             if "error" not in reply:
                 ended = reply["exit"] if reply["eof"] else None
@@ -235,9 +249,7 @@ class Driver:
             elif reply["error"]["code"] == "no-such-task":
                 self.post(heard.LogGone(task_id))
 
-        if self._link is not None:
-            fields = {"task_id": task_id, "offset": offset, "max_bytes": TAIL_BYTES}
-            self._link.ask("tail", answered, **fields)
+        return answered
 
     # --- tasks ------------------------------------------------------------------------------
 
@@ -256,6 +268,12 @@ class Driver:
     def _run(self, order: say.Run, link: SupervisorLink | None) -> None:
         if link is None:
             return
+        if self._tasks.is_plain(order.assignment):
+            self._start(order, link)
+        else:
+            self._work(lambda: self._start(order, link))
+
+    def _start(self, order: say.Run, link: SupervisorLink) -> None:
         try:
             task = self._prepared(order, link)
         except SupervisorGone:
@@ -265,7 +283,13 @@ class Driver:
                 self._on_error(error)
             self._refused(order, error)
         else:
-            link.ask("start", lambda reply, _: self._started(order, reply), task=task)
+            tail = link.expect(self._read(order.assignment.task_id, 0))
+            link.ask(
+                "start",
+                lambda reply, _: self._started(order, reply),
+                task=task,
+                tail={"seq": tail, "offset": 0, "max_bytes": TAIL_BYTES},
+            )
 
     def _prepared(self, order: say.Run, link: SupervisorLink) -> dict[str, Any]:
         """What a job brings waits until there is a plane to give it, while it is still wanted."""
@@ -296,6 +320,17 @@ class Driver:
         self.post(heard.TaskRefused(order.assignment.task_id, order.number, ending))
 
     def _collect(self, order: say.Collect) -> None:
+        ending = self._tasks.collect_plain(order)
+        if ending is None:
+            self._work(lambda: self._collect_whole(order))
+        else:
+            self.post(heard.TaskCollected(order.task_id, ending))
+
+    def _forget(self, task_id: str) -> None:
+        if not self._tasks.forget_empty(task_id):
+            self._work(lambda: self._tasks.forget(task_id))
+
+    def _collect_whole(self, order: say.Collect) -> None:
         def clean(texts: list[str]) -> list[str] | None:
             if self._link is None:
                 raise SupervisorGone("redact")

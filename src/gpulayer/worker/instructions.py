@@ -45,7 +45,8 @@ class Remember:
 @dataclass(frozen=True, slots=True)
 class Run:
     """Prepare and start a task: `TaskStarted`, `TaskRefused`, or nothing when the supervisor went
-    away meanwhile. The same task may be asked for again after `SupervisorListed`."""
+    away meanwhile. The same task may be asked for again after `SupervisorListed`. One that is
+    started is also read from its beginning, as by a `Tail` with offset 0."""
 
     assignment: Assignment
     number: int

@@ -146,6 +146,7 @@ class Slots:
             if slot.phase == "waiting" and slot.assignment is not None and not self._blocked(slot):
                 slot.phase = "staging"
                 slot.run += 1
+                slot.log.tailing = 0
                 out.append(Run(slot.assignment, slot.run))
         return out
 

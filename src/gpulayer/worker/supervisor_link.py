@@ -88,18 +88,30 @@ class SupervisorLink:
         """Send a question; returns before the answer. On an ended link nothing happens, except
         that `answered` is called with the error `gone`."""
         with self._lock:
-            self._seq += 1
-            seq = self._seq
+            message = {"op": op, **fields}
+            seq = 0
             if not self._ended:
-                if answered is not None:
+                if answered is not None:  # without a number nothing is answered
+                    message["seq"] = seq = self._seq = self._seq + 1
                     self._open[seq] = answered
                 try:
-                    self._connection.send_json({"op": op, "seq": seq, **fields})
+                    self._connection.send_json(message)
                     return
                 except OSError:
                     self._open.pop(seq, None)
         if answered is not None:
             answered(_GONE, b"")
+
+    def expect(self, answered: Answered) -> int:
+        """A number for a question that goes inside another one; `answered` as for `ask`."""
+        with self._lock:
+            self._seq += 1
+            seq = self._seq
+            if not self._ended:
+                self._open[seq] = answered
+                return seq
+        answered(_GONE, b"")
+        return seq
 
     def call(self, op: str, **fields: Any) -> dict[str, Any]:
         """Ask and wait; never on the reading thread. Raises `Refused` or `SupervisorGone`."""

@@ -101,9 +101,26 @@ class TaskRunner:
         task.undo.pop_all()
         return _start_message(task)
 
+    def is_plain(self, assignment: Assignment) -> bool:
+        """Whether `prepare` asks nobody and looks at no path that the job chose."""
+        workload = assignment.spec["workload"]
+        return (
+            workload["kind"] == "command"
+            and workload["command"][0] != "python"
+            and not assignment.spec.get("secrets")
+        )
+
     def refused(self, error: Exception) -> Exit:
         """The end of a task that never began because of `error`."""
         return ending.of_refusal(error, self._clock.now())
+
+    def collect_plain(self, order: Collect) -> Exit | None:
+        """The end of a command that left nothing but its exit; None: `collect` has work to do."""
+        if order.note.get("kind") != "command" or order.note.get("secrets"):
+            return None
+        if not workspace.drop_empty(plan.outputs(self._folder_of(order.task_id))):
+            return None
+        return ending.of_process(order.exit)
 
     def collect(self, order: Collect, channel: WorkerChannel, clean: hiding.Clean) -> Exit:
         """The end with all that the task left. `ConnectionError`: there is no plane to take the
@@ -125,6 +142,10 @@ class TaskRunner:
             left = collect.left_behind(work, staging.staged(folder) | taken)
             end = dataclasses.replace(end, left=left)
         return hiding.without_secrets(end, clean) if order.note.get("secrets") else end
+
+    def forget_empty(self, task_id: str) -> bool:
+        """Remove what is left where that is nothing but empty folders; False: `forget` must."""
+        return workspace.remove_empty(self._folder_of(task_id))
 
     def forget(self, task_id: str) -> None:
         workspace.remove(self._folder_of(task_id))

@@ -135,8 +135,9 @@ class Desk:
         self, task_id: str, data: bytes, *, end: Mapping[str, Any] | None = None
     ) -> list[say.Instruction]:
         """More of its log, and perhaps its end."""
-        tails = [tail for tail in self.all(say.Tail) if tail.task_id == task_id]
-        return self.hear(heard.LogRead(task_id, tails[-1].offset, data, end))
+        asked = [0]  # a task is read from its beginning by its start
+        asked += [tail.offset for tail in self.all(say.Tail) if tail.task_id == task_id]
+        return self.hear(heard.LogRead(task_id, asked[-1], data, end))
 
     def ended(self, task_id: str, raw: Mapping[str, Any] = SUCCEEDED) -> list[say.Instruction]:
         """It ends silently, and what it left is gathered."""

@@ -12,43 +12,43 @@ from gpulayer.worker.steps.plan import TaskPlan
 
 def make(task: TaskPlan) -> None:
     """Empty, also where an earlier try of the same task left something. A job with no terminal
-    behind it runs in its workspace."""
+    behind it runs in its workspace. Any other has the task's own folder for one: each folder more
+    would cost as much as a tenth of a short command."""
     os.makedirs(task.folder, 0o700, exist_ok=True)
     task.undo.callback(remove, task.folder)
-    for path in (
-        plan.inputs(task.folder),
-        plan.outputs(task.folder),
-        plan.workspace(task.folder),
-    ):
+    paths = [plan.outputs(task.folder)]
+    if not task.here:
+        task.cwd = plan.workspace(task.folder)
+        paths += [plan.inputs(task.folder), task.cwd]
+    for path in paths:
         try:
             os.mkdir(path, 0o700)
         except FileExistsError:
             _remove_tree(path)
             os.mkdir(path, 0o700)
-    if not task.here:
-        task.cwd = plan.workspace(task.folder)
 
 
 def remove(folder: str) -> None:
     """Remove what the worker made for a task, whatever the job left in it. Links are not
-    followed. The supervisor's own files stay; the folder itself goes with the last of them.
-    """
-    for path in (
-        plan.inputs(folder),
-        plan.outputs(folder),
-        plan.workspace(folder),
-        plan.ranks(folder),
-    ):
-        _remove_tree(path)
-    for path in (plan.call_file(folder), plan.result_file(folder), plan.staged_file(folder)):
-        try:
-            os.unlink(path)
-        except OSError:
-            pass  # it is not there
+    followed. The supervisor keeps its own files beside it."""
+    if not remove_empty(folder):
+        _remove_tree(folder)
+
+
+def remove_empty(folder: str) -> bool:
+    """The same where nothing was left in the output folder and beside it; False: something was."""
+    return drop_empty(plan.outputs(folder)) and drop_empty(folder)
+
+
+def drop_empty(folder: str) -> bool:
+    """Whether it was a folder with nothing in it; then it is gone."""
     try:
         os.rmdir(folder)
+    except FileNotFoundError:
+        pass  # an earlier try
     except OSError:
-        pass  # the supervisor still needs it, or it is gone
+        return False
+    return True
 
 
 def _remove_tree(path: str) -> None:
