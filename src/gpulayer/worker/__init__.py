@@ -6,6 +6,7 @@ them.
     driver         carries the instructions out, on threads
     channel        the port to the plane; `api.worker_channel` fills it
     supervisor_link  the connection to the supervisor, which owns every process
+    task_work      what is done around one task, at once or on a thread of its own
     task_runner    the steps before a task's start and after its end (package `steps`)
     machine        what this machine has, reported as it becomes known
     process        one worker put together; its lock

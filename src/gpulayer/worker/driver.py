@@ -5,47 +5,29 @@
     acquires     the one parked call; its end is how a lost plane is noticed at once
     logs         ships log bytes, so that bulk never delays a heartbeat
     clock        brings a `Tick` when the agent asked for one
-    work (pool)  prepares and collects what may take a while: a secret, a file, a look at a Python
+    work (pool)  prepares and collects what may take a while; see `task_work`
 
 Whoever brings an event runs the agent under the lock and hands its instructions on; nothing done
-there waits for anybody. A plain command is prepared, started and collected right there, on the
-thread that heard of the room or of the end: handing it from thread to thread would cost more than
-all of its work.
+there waits for anybody.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from queue import SimpleQueue
-from typing import Any, Protocol
+from typing import Any
 
 from gpulayer.clock import Clock
-from gpulayer.contracts.messages import Assignment, Exit
 from gpulayer.errors import SLUGS, GPULayerError, NotFoundError, RefusedError
 from gpulayer.runtime import frames
 from gpulayer.worker import events as heard, instructions as say
 from gpulayer.worker.agent import Agent
 from gpulayer.worker.channel import WorkerChannel
-from gpulayer.worker.steps.hiding import Clean
-from gpulayer.worker.supervisor_link import Answered, SupervisorGone, SupervisorLink, answer
+from gpulayer.worker.supervisor_link import SupervisorLink
+from gpulayer.worker.task_work import TAIL_BYTES, Tasks, TaskWork, told_log
 
-TAIL_BYTES = 1 << 20
-_WORKERS = 4
 _RECONNECT_SECONDS = 0.1
-
-
-class Tasks(Protocol):
-    """What the driver needs of `task_runner.TaskRunner`."""
-
-    def is_plain(self, assignment: Assignment) -> bool: ...
-    def prepare(self, assignment: Assignment, link: SupervisorLink) -> dict[str, Any]: ...
-    def refused(self, error: Exception) -> Exit: ...
-    def collect_plain(self, order: say.Collect) -> Exit | None: ...
-    def collect(self, order: say.Collect, channel: WorkerChannel, clean: Clean) -> Exit: ...
-    def forget_empty(self, task_id: str) -> bool: ...
-    def forget(self, task_id: str) -> None: ...
 
 
 class Driver:
@@ -68,7 +50,6 @@ class Driver:
         self.left = threading.Event()
         self._agent = agent
         self._channel = channel
-        self._tasks = tasks
         self._clock = clock
         self._connect = connect
         self._remember = remember
@@ -78,8 +59,16 @@ class Driver:
         self._lock = threading.Condition()
         self._link: SupervisorLink | None = None
         self._ticks_at = float("inf")
-        self._plane_back = threading.Condition()
-        self._pool = ThreadPoolExecutor(_WORKERS, "gpulayer-work")
+        self._work = TaskWork(
+            tasks,
+            channel,
+            clock,
+            self.left,
+            link=lambda: self._link,
+            is_wanted=self._is_wanted,
+            post=self.post,
+            on_error=on_error,
+        )
         self._reports: SimpleQueue[say.SendRegister | say.SendReport | None] = SimpleQueue()
         self._acquires: SimpleQueue[say.SendAcquire | None] = SimpleQueue()
         self._ships: SimpleQueue[say.Ship | None] = SimpleQueue()
@@ -110,12 +99,11 @@ class Driver:
             link = self._link
         if link is not None:
             link.close()
-        with self._plane_back:
-            self._plane_back.notify_all()
+        self._work.plane_is_back()
         for thread in self._threads:
             if thread is not threading.current_thread() and thread.ident is not None:
                 thread.join()
-        self._pool.shutdown(wait=False)
+        self._work.stop()
 
     def post(self, event: heard.Event) -> None:
         """Bring a fact. Safe from any thread."""
@@ -129,7 +117,11 @@ class Driver:
                 self._ticks_at = deadline
                 self._lock.notify_all()
         for work in works:
-            work()
+            self._work.guarded(work)
+
+    def _is_wanted(self, order: say.Run) -> bool:
+        with self._lock:
+            return self._agent.wants(order.assignment.task_id, order.number)
 
     def _begin(self, instruction: say.Instruction) -> Callable[[], None] | None:
         """What is left to be done without the lock."""
@@ -145,9 +137,9 @@ class Driver:
             case say.Run():
                 # Bound to this very link: after a loss the agent asks again, for the next one.
                 link = self._link
-                return lambda: self._run(instruction, link)
+                return lambda: self._work.run(instruction, link)
             case say.Collect():
-                return lambda: self._collect(instruction)
+                return lambda: self._work.collect(instruction)
             case say.Tail(task_id, offset):
                 self._tail(task_id, offset)
             case say.End(task_id, mode, grace):
@@ -156,15 +148,15 @@ class Driver:
                 # Of both, the last one removes the folder. A supervisor that is away lists the
                 # task when it is back, and it is forgotten then.
                 self._ask("forget", task_id=task_id)
-                return lambda: self._forget(task_id)
+                return lambda: self._work.forget(task_id)
             case say.DropEnvelopes(ids):
                 self._ask("drop", envelope_ids=list(ids))
             case say.KeepEnvelopes(ids):
                 self._ask("keep", envelope_ids=list(ids))
             case say.Probe(paths):
-                self._work(lambda: self.post(heard.CapabilitiesChanged(self._probe(paths))))
+                self._work.later(lambda: self.post(heard.CapabilitiesChanged(self._probe(paths))))
             case say.StartPlane():
-                self._work(self._start_plane)
+                self._work.later(self._start_plane)
             case say.Leave():
                 self._ask("quit")
                 self.left.set()
@@ -178,8 +170,7 @@ class Driver:
             match order:
                 case say.SendRegister(session, register):
                     self.post(heard.RegisterAnswered(session, self._channel.register(register)))
-                    with self._plane_back:
-                        self._plane_back.notify_all()
+                    self._work.plane_is_back()
                 case say.SendReport(session, report):
                     self.post(heard.ReportAnswered(session, self._channel.report(report)))
                 case say.SendAcquire(session, number, acquire):
@@ -239,116 +230,7 @@ class Driver:
     def _tail(self, task_id: str, offset: int) -> None:
         if self._link is not None:
             fields = {"task_id": task_id, "offset": offset, "max_bytes": TAIL_BYTES}
-            self._link.ask("tail", self._read(task_id, offset), **fields)
-
-    def _read(self, task_id: str, offset: int) -> Answered:
-        def answered(reply: dict[str, Any], data: bytes) -> None:
-            if "error" not in reply:
-                ended = reply["exit"] if reply["eof"] else None
-                self.post(heard.LogRead(task_id, offset, data, ended))
-            elif reply["error"]["code"] == "no-such-task":
-                self.post(heard.LogGone(task_id))
-
-        return answered
-
-    # --- tasks ------------------------------------------------------------------------------
-
-    def _work(self, job: Callable[[], None]) -> None:
-        def guarded() -> None:
-            try:
-                job()
-            except Exception as error:
-                self._on_error(error)
-
-        try:
-            self._pool.submit(guarded)
-        except RuntimeError:
-            pass  # stopping; the next agent finds the task at the supervisor
-
-    def _run(self, order: say.Run, link: SupervisorLink | None) -> None:
-        if link is None:
-            return
-        if self._tasks.is_plain(order.assignment):
-            self._start(order, link)
-        else:
-            self._work(lambda: self._start(order, link))
-
-    def _start(self, order: say.Run, link: SupervisorLink) -> None:
-        try:
-            task = self._prepared(order, link)
-        except SupervisorGone:
-            return  # the next list says whether it began
-        except Exception as error:
-            if not isinstance(error, GPULayerError | OSError | frames.Refused):
-                self._on_error(error)
-            self._refused(order, error)
-        else:
-            tail = link.expect(self._read(order.assignment.task_id, 0))
-            link.ask(
-                "start",
-                lambda reply, _: self._started(order, reply),
-                task=task,
-                tail={"seq": tail, "offset": 0, "max_bytes": TAIL_BYTES},
-            )
-
-    def _prepared(self, order: say.Run, link: SupervisorLink) -> dict[str, Any]:
-        """What a job brings waits until there is a plane to give it, while it is still wanted."""
-        while True:
-            try:
-                return self._tasks.prepare(order.assignment, link)
-            except ConnectionError:
-                with self._lock:
-                    is_wanted = self._agent.wants(order.assignment.task_id, order.number)
-                if self.left.is_set() or not is_wanted:
-                    raise
-                with self._plane_back:
-                    self._plane_back.wait(1.0)
-
-    def _started(self, order: say.Run, reply: dict[str, Any]) -> None:
-        try:
-            answer(reply)
-        except SupervisorGone:
-            return
-        except frames.Refused as error:
-            self._refused(order, error)
-        else:
-            task_id = order.assignment.task_id
-            self.post(heard.TaskStarted(task_id, order.number, self._clock.now()))
-
-    def _refused(self, order: say.Run, error: Exception) -> None:
-        ending = self._tasks.refused(error)
-        self.post(heard.TaskRefused(order.assignment.task_id, order.number, ending))
-
-    def _collect(self, order: say.Collect) -> None:
-        ending = self._tasks.collect_plain(order)
-        if ending is None:
-            self._work(lambda: self._collect_whole(order))
-        else:
-            self.post(heard.TaskCollected(order.task_id, ending))
-
-    def _forget(self, task_id: str) -> None:
-        if not self._tasks.forget_empty(task_id):
-            self._work(lambda: self._tasks.forget(task_id))
-
-    def _collect_whole(self, order: say.Collect) -> None:
-        def clean(texts: list[str]) -> list[str] | None:
-            if self._link is None:
-                raise SupervisorGone("redact")
-            try:
-                reply = self._link.call("redact", task_id=order.task_id, texts=texts)
-            except frames.Refused:
-                return None
-            return list(reply["texts"])
-
-        while not self.left.is_set():
-            try:
-                ending = self._tasks.collect(order, self._channel, clean)
-            except (ConnectionError, SupervisorGone):
-                with self._plane_back:  # outputs wait until there is a plane to take them
-                    self._plane_back.wait(1.0)
-                continue
-            self.post(heard.TaskCollected(order.task_id, ending))
-            return
+            self._link.ask("tail", told_log(self.post, task_id, offset), **fields)
 
 
 def _is_final(error: Exception) -> bool:

@@ -103,12 +103,9 @@ class TaskRunner:
 
     def is_plain(self, assignment: Assignment) -> bool:
         """Whether `prepare` asks nobody and looks at no path that the job chose."""
-        workload = assignment.spec["workload"]
-        return (
-            workload["kind"] == "command"
-            and workload["command"][0] != "python"
-            and not assignment.spec.get("secrets")
-        )
+        spec, workload = assignment.spec, assignment.spec["workload"]
+        brings = workload.get("source") or spec.get("inputs") or spec.get("secrets")
+        return workload["kind"] == "command" and workload["command"][0] != "python" and not brings
 
     def refused(self, error: Exception) -> Exit:
         """The end of a task that never began because of `error`."""
@@ -116,8 +113,11 @@ class TaskRunner:
 
     def collect_plain(self, order: Collect) -> Exit | None:
         """The end of a command that left nothing but its exit; None: `collect` has work to do."""
-        if order.note.get("kind") != "command" or order.note.get("secrets"):
+        note = order.note
+        if note.get("kind") != "command" or note.get("secrets") or note.get("outputs"):
             return None
+        if not note.get("folder"):
+            return None  # it ran in its workspace, where something may be left
         if not workspace.drop_empty(plan.outputs(self._folder_of(order.task_id))):
             return None
         return ending.of_process(order.exit)

@@ -52,6 +52,11 @@ class TaskPlan:
         """Whether the job sees the world of the terminal that submitted it."""
         return self.assignment.envelope_id is not None
 
+    @property
+    def in_place(self) -> bool:
+        """Whether it runs in a folder of its user's, not in a workspace of ours."""
+        return self.here and not self.workload.get("source")
+
 
 def inputs(folder: str) -> str:
     return os.path.join(folder, "in")

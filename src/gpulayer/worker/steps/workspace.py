@@ -12,14 +12,17 @@ from gpulayer.worker.steps.plan import TaskPlan
 
 def make(task: TaskPlan) -> None:
     """Empty, also where an earlier try of the same task left something. A job with no terminal
-    behind it runs in its workspace. Any other has the task's own folder for one: each folder more
-    would cost as much as a tenth of a short command."""
+    behind it runs in its workspace. One that runs in a folder of its user's has the task's own
+    folder for one: each folder more costs a short command a fiftieth of all its work."""
     os.makedirs(task.folder, 0o700, exist_ok=True)
     task.undo.callback(remove, task.folder)
     paths = [plan.outputs(task.folder)]
+    if task.spec.get("inputs") or not task.in_place:
+        paths.append(plan.inputs(task.folder))
+    if not task.in_place:
+        paths.append(plan.workspace(task.folder))
     if not task.here:
         task.cwd = plan.workspace(task.folder)
-        paths += [plan.inputs(task.folder), task.cwd]
     for path in paths:
         try:
             os.mkdir(path, 0o700)

@@ -1,0 +1,187 @@
+"""What is done around one task: its start, what it left, its folder.
+
+A plain command is prepared, started and collected right away, on the thread that heard of the room
+or of the end: handing it from thread to thread would cost more than all of that work. What may take
+a while (a secret, a file to store, a look at a Python) goes to a few threads of its own.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Protocol
+
+from gpulayer.clock import Clock
+from gpulayer.contracts.messages import Assignment, Exit
+from gpulayer.errors import GPULayerError
+from gpulayer.runtime import frames
+from gpulayer.worker import events as heard, instructions as say
+from gpulayer.worker.channel import WorkerChannel
+from gpulayer.worker.steps.hiding import Clean
+from gpulayer.worker.supervisor_link import Answered, SupervisorGone, SupervisorLink, answer
+
+TAIL_BYTES = 1 << 20
+_WORKERS = 4
+
+Post = Callable[[heard.Event], None]
+
+
+class Tasks(Protocol):
+    """What is needed of `task_runner.TaskRunner`."""
+
+    def is_plain(self, assignment: Assignment) -> bool: ...
+    def prepare(self, assignment: Assignment, link: SupervisorLink) -> dict[str, Any]: ...
+    def refused(self, error: Exception) -> Exit: ...
+    def collect_plain(self, order: say.Collect) -> Exit | None: ...
+    def collect(self, order: say.Collect, channel: WorkerChannel, clean: Clean) -> Exit: ...
+    def forget_empty(self, task_id: str) -> bool: ...
+    def forget(self, task_id: str) -> None: ...
+
+
+class TaskWork:
+    """Each call begins something and returns; what came of it is posted. Safe from any thread."""
+
+    def __init__(
+        self,
+        tasks: Tasks,
+        channel: WorkerChannel,
+        clock: Clock,
+        left: threading.Event,
+        *,
+        link: Callable[[], SupervisorLink | None],
+        is_wanted: Callable[[say.Run], bool],
+        post: Post,
+        on_error: Callable[[BaseException], None],
+    ) -> None:
+        """`link` gives the newest one. Nothing is tried again once `left` is set."""
+        self._link = link
+        self._is_wanted = is_wanted
+        self._tasks = tasks
+        self._channel = channel
+        self._clock = clock
+        self._left = left
+        self._post = post
+        self._on_error = on_error
+        self._plane_back = threading.Condition()
+        self._pool = ThreadPoolExecutor(_WORKERS, "gpulayer-work")
+
+    def run(self, order: say.Run, link: SupervisorLink | None) -> None:
+        """Prepare it and ask for its start, over this link or never."""
+        if link is None:
+            return
+        if self._tasks.is_plain(order.assignment):
+            self._start(order, link)
+        else:
+            self.later(lambda: self._start(order, link))
+
+    def collect(self, order: say.Collect) -> None:
+        ending = self._tasks.collect_plain(order)
+        if ending is None:
+            self.later(lambda: self._collect(order))
+        else:
+            self._post(heard.TaskCollected(order.task_id, ending))
+
+    def forget(self, task_id: str) -> None:
+        if not self._tasks.forget_empty(task_id):
+            self.later(lambda: self._tasks.forget(task_id))
+
+    def later(self, job: Callable[[], None]) -> None:
+        """On a thread of the pool."""
+        try:
+            self._pool.submit(self.guarded, job)
+        except RuntimeError:
+            pass  # stopping; the next agent finds the task at the supervisor
+
+    def guarded(self, job: Callable[[], None]) -> None:
+        """Here and now, whatever it raises."""
+        try:
+            job()
+        except Exception as error:
+            self._on_error(error)
+
+    def plane_is_back(self) -> None:
+        """Whoever waits for a plane to give or to take something tries again."""
+        with self._plane_back:
+            self._plane_back.notify_all()
+
+    def stop(self) -> None:
+        self._pool.shutdown(wait=False)
+
+    def _start(self, order: say.Run, link: SupervisorLink) -> None:
+        try:
+            task = self._prepared(order, link)
+        except SupervisorGone:
+            return  # the next list says whether it began
+        except Exception as error:
+            if not isinstance(error, GPULayerError | OSError | frames.Refused):
+                self._on_error(error)
+            self._refused(order, error)
+        else:
+            tail = link.expect(told_log(self._post, order.assignment.task_id, 0))
+            link.ask(
+                "start",
+                lambda reply, _: self._started(order, reply),
+                task=task,
+                tail={"seq": tail, "offset": 0, "max_bytes": TAIL_BYTES},
+            )
+
+    def _prepared(self, order: say.Run, link: SupervisorLink) -> dict[str, Any]:
+        """What a job brings waits until there is a plane to give it, while it is still wanted."""
+        while True:
+            try:
+                return self._tasks.prepare(order.assignment, link)
+            except ConnectionError:
+                if self._left.is_set() or not self._is_wanted(order):
+                    raise
+                with self._plane_back:
+                    self._plane_back.wait(1.0)
+
+    def _started(self, order: say.Run, reply: dict[str, Any]) -> None:
+        try:
+            answer(reply)
+        except SupervisorGone:
+            return
+        except frames.Refused as error:
+            self._refused(order, error)
+        else:
+            task_id = order.assignment.task_id
+            self._post(heard.TaskStarted(task_id, order.number, self._clock.now()))
+
+    def _refused(self, order: say.Run, error: Exception) -> None:
+        ending = self._tasks.refused(error)
+        self._post(heard.TaskRefused(order.assignment.task_id, order.number, ending))
+
+    def _collect(self, order: say.Collect) -> None:
+        def clean(texts: list[str]) -> list[str] | None:
+            link = self._link()
+            if link is None:
+                raise SupervisorGone("redact")
+            try:
+                reply = link.call("redact", task_id=order.task_id, texts=texts)
+            except frames.Refused:
+                return None
+            return list(reply["texts"])
+
+        while not self._left.is_set():
+            try:
+                ending = self._tasks.collect(order, self._channel, clean)
+            except (ConnectionError, SupervisorGone):
+                with self._plane_back:  # outputs wait until there is a plane to take them
+                    self._plane_back.wait(1.0)
+                continue
+            self._post(heard.TaskCollected(order.task_id, ending))
+            return
+
+
+def told_log(post: Post, task_id: str, offset: int) -> Answered:
+    """Who hears the answer to a `tail`."""
+
+    def answered(reply: dict[str, Any], data: bytes) -> None:
+        if "error" not in reply:
+            ended = reply["exit"] if reply["eof"] else None
+            post(heard.LogRead(task_id, offset, data, ended))
+        elif reply["error"]["code"] == "no-such-task":
+            post(heard.LogGone(task_id))
+
+    return answered
