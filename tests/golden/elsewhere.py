@@ -11,7 +11,6 @@ ELSEWHERE = {
         "only an archive that another program made gets it",
         "unit/artifacts/test_extract.py",
     ),
-    "source-refused": ("no flag sends a folder yet", "unit/artifacts/test_bundle.py"),
     "worker-not-found": ("needs a worker that has left", "unit/cli/test_rare_messages.py"),
     "token-not-found": ("only an administrator of a server meets it", "e2e/test_served.py"),
     "unauthorized": ("needs a server, and a token that it revoked", "e2e/test_served.py"),

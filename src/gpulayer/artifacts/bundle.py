@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shlex
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NoReturn
 
 from gpulayer.artifacts import zip_layout as layout
-from gpulayer.artifacts.listing import IGNORE_FILE, Found, Listing, list_source
+from gpulayer.artifacts.listing import Found, Listing, leaving_out, list_source
 from gpulayer.artifacts.seen import NOTHING_SEEN, Contents, Seen
 from gpulayer.artifacts.strict_zip import one_name
 from gpulayer.artifacts.zip_layout import Entry
@@ -52,11 +51,11 @@ class Bundle:
     def content(self, entry: Entry) -> Iterator[bytes]:
         """The bytes of one file."""
         size, crc = 0, 0
-        for data in _pieces(os.path.join(self.folder, entry.path), entry.path, entry.size):
+        for data in _pieces(self.folder, entry.path, entry.size):
             size, crc = size + len(data), zlib.crc32(data, crc)
             yield data
         if (size, crc) != (entry.size, entry.crc):
-            _changed(entry.path)
+            _changed(self.folder, entry.path)
 
     def write(self, path: str | os.PathLike[str]) -> None:
         """The archive as a file, which must not exist yet."""
@@ -90,7 +89,7 @@ def build_source_bundle(
             "source-refused",
             f"{twins[0]!r} and {twins[1]!r} are one name on some systems",
             why="so the folder could not be unpacked there",
-            hint=f"echo {shlex.quote('/' + twins[0])} >> {IGNORE_FILE}",
+            hint=leaving_out(folder, twins[0]),
         )
     key = os.path.join(folder, within)
     contents = seen.look(key, listing.files)
@@ -138,13 +137,13 @@ def require_limits(folder: str, listing: Listing) -> None:
         f"{limits.SOURCE_ENTRIES:,} files and {bytes_text(limits.SOURCE_BYTES)} are sent",
         why="the largest:\n"
         + "\n".join(f"{bytes_text(entry.size):>8}  {entry.path}" for entry in largest),
-        hint=_shrink(entries, size),
+        hint=leaving_out(folder, *_heaviest(entries, size)),
         details={"largest": [[entry.path, entry.size] for entry in largest]},
     )
 
 
-def _shrink(entries: Sequence[Entry], size: int) -> str:
-    """The line that leaves out as many of the heaviest names at the top as it takes."""
+def _heaviest(entries: Sequence[Entry], size: int) -> list[str]:
+    """As many of the heaviest names at the top as must be left out."""
     weights: dict[str, tuple[int, int]] = {}
     for entry in entries:
         top = entry.path.partition("/")[0]
@@ -157,8 +156,7 @@ def _shrink(entries: Sequence[Entry], size: int) -> str:
         named.append(heaviest.pop(0))
         files, held = weights[named[-1]]
         count, size = count - files, size - held
-    words = " ".join(shlex.quote(f"/{name}") for name in named[:_LARGEST])
-    return f"printf '%s\\n' {words} >> {IGNORE_FILE}"
+    return named
 
 
 def _read(folder: str, files: Sequence[Found]) -> Contents:
@@ -176,25 +174,25 @@ def _read(folder: str, files: Sequence[Found]) -> Contents:
 
 
 def _checked(folder: str, found: Found) -> tuple[Entry, Iterable[bytes]]:
-    path = os.path.join(folder, found.path)
     if found.size <= PIECE:
-        data = b"".join(_pieces(path, found.path, found.size))
+        data = b"".join(_pieces(folder, found.path, found.size))
         if len(data) != found.size:
-            _changed(found.path)
+            _changed(folder, found.path)
         return Entry(found.path, found.size, zlib.crc32(data), found.executable), (data,)
     size, crc = 0, 0
-    for data in _pieces(path, found.path, found.size):
+    for data in _pieces(folder, found.path, found.size):
         size, crc = size + len(data), zlib.crc32(data, crc)
     if size != found.size:
-        _changed(found.path)
+        _changed(folder, found.path)
     entry = Entry(found.path, found.size, crc, found.executable)
-    return entry, _pieces(path, found.path, found.size)
+    return entry, _pieces(folder, found.path, found.size)
 
 
-def _pieces(path: str, name: str, size: int) -> Iterator[bytes]:
+def _pieces(folder: str, name: str, size: int) -> Iterator[bytes]:
     """Up to one byte more than `size`, so that a file that grows is noticed and ends."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        descriptor = os.open(os.path.join(folder, name), flags)
         with open(descriptor, "rb", buffering=0) as file:
             left = size + 1
             while left and (data := file.read(min(PIECE, left))):
@@ -205,14 +203,14 @@ def _pieces(path: str, name: str, size: int) -> Iterator[bytes]:
             "source-refused",
             f"{name!r} cannot be read, so the folder is not sent",
             why=error.strerror or str(error),
-            hint=f"echo {shlex.quote('/' + name)} >> {IGNORE_FILE}",
+            hint=leaving_out(folder, name),
         ) from error
 
 
-def _changed(name: str) -> NoReturn:
+def _changed(folder: str, name: str) -> NoReturn:
     raise RefusedError(
         "source-refused",
         f"{name!r} changed while it was read, so the folder is not sent",
         why="a job gets a folder as it was at one moment",
-        hint=f"echo {shlex.quote('/' + name)} >> {IGNORE_FILE}",
+        hint=leaving_out(folder, name),
     )

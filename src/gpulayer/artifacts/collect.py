@@ -16,6 +16,7 @@ from typing import Any, Protocol
 from gpulayer.artifacts import hostile_folder, packs
 from gpulayer.artifacts.hostile_folder import shown
 from gpulayer.artifacts.ignoring import Rules
+from gpulayer.artifacts.listing import never_source
 
 MAX_FILES = 10_000
 MAX_FILE_BYTES = 50 << 30
@@ -62,11 +63,16 @@ def outputs(
 
 
 def left_behind(workspace: str, known: Collection[str]) -> Mapping[str, Any] | None:
-    """{count, bytes, paths} of the files of a workspace that are not `known`; None without any.
-    The largest are named."""
+    """{count, bytes, paths} of the files of a workspace that are not `known`, caches apart; None
+    without any. The largest are named."""
+
+    def is_new(path: str) -> bool:
+        name = path.rstrip("/").rpartition("/")[2]
+        return path not in known and never_source(name) is None
+
     left: list[tuple[int, str]] = []
     try:
-        for path, descriptor, _ in hostile_folder.files(workspace, lambda path: path not in known):
+        for path, descriptor, _ in hostile_folder.files(workspace, is_new):
             if descriptor is None:
                 continue
             left.append((os.fstat(descriptor).st_size, shown(path)))

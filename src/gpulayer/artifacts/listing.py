@@ -8,6 +8,7 @@ control, caches, virtual environments, links and what is no file are never sourc
 from __future__ import annotations
 
 import os
+import shlex
 import stat
 import subprocess
 from collections.abc import Iterable, Iterator
@@ -76,6 +77,16 @@ def list_source(folder: str, without: Iterable[str] = ()) -> Listing:
     return listing
 
 
+def leaving_out(folder: str, *names: str) -> str:
+    """The line that leaves these files or folders out of `folder` from now on."""
+    path = os.path.relpath(os.path.join(folder, IGNORE_FILE))
+    if path.startswith(os.pardir):
+        path = os.path.join(folder, IGNORE_FILE)
+    words = " ".join(shlex.quote(f"/{name}") for name in names)
+    command = f"echo {words}" if len(names) == 1 else f"printf '%s\\n' {words}"
+    return f"{command} >> {shlex.quote(path)}"
+
+
 # --- git ------------------------------------------------------------------------------------
 
 
@@ -103,7 +114,7 @@ def _by_git(folder: str, own: Rules, listing: Listing) -> list[str] | None:
         return None
     back = [path for path in back if own.fate(path) is False]
     for name in left:
-        if _never(name.rstrip("/").rpartition("/")[2]) is None:
+        if never_source(name.rstrip("/").rpartition("/")[2]) is None:
             listing.leave(name, ".gitignore")
     return [*kept, *back]
 
@@ -158,12 +169,12 @@ def _taken(path: str, environments: set[str], listing: Listing) -> bool:
     at = -1
     while (at := path.find("/", at + 1)) >= 0:
         name = path[: at + 1]
-        why = _never(name[:-1].rpartition("/")[2])
+        why = never_source(name[:-1].rpartition("/")[2])
         why = why or (_ENVIRONMENT if name in environments else None)
         if why:
             listing.leave(name, why)
             return True
-    why = _never(path.rpartition("/")[2])
+    why = never_source(path.rpartition("/")[2])
     if why:
         listing.leave(path, why)
     return why is not None
@@ -194,7 +205,7 @@ def _walk(
         with os.scandir(os.path.join(folder, below)) as found:
             entries = sorted(found, key=lambda entry: entry.name)
     except OSError as error:
-        raise _unreadable(below or folder, error) from error
+        raise _unreadable(folder, below, error) from error
     names = {entry.name for entry in entries}
     if below and ("pyvenv.cfg" in names or "conda-meta" in names):
         listing.leave(below, _ENVIRONMENT)
@@ -205,7 +216,7 @@ def _walk(
     for entry in entries:
         path = below + entry.name
         is_folder = entry.is_dir(follow_symlinks=False)
-        why = _never(entry.name)
+        why = never_source(entry.name)
         verdict = own.leaves_out(path, is_folder=is_folder)
         ignored = verdict is None and (is_ignored or _by_rules(path, is_folder, above))
         if why is None and (verdict or ignored):
@@ -238,7 +249,7 @@ def _add(folder: str, path: str, barred: set[str], listing: Listing) -> None:
     except FileNotFoundError:
         return  # git knows it, and it was deleted
     except OSError as error:
-        raise _unreadable(path, error) from error
+        raise _unreadable(folder, path, error) from error
     if stat.S_ISDIR(found.st_mode):  # a repository inside this one
         inner = list_source(whole, barred)
         listing.files += [one._replace(path=f"{path}/{one.path}") for one in inner.files]
@@ -260,7 +271,8 @@ def _add(folder: str, path: str, barred: set[str], listing: Listing) -> None:
     listing.files.append(Found(path, found.st_size, executable, stamp))
 
 
-def _never(name: str) -> str | None:
+def never_source(name: str) -> str | None:
+    """Why no file or folder of that name is source; None where it may be."""
     return _NEVER.get(name) or (_CACHE if name.endswith((".pyc", ".pyo")) else None)
 
 
@@ -272,12 +284,12 @@ def _lines(path: str) -> Iterator[str]:
         return
 
 
-def _unreadable(path: str, error: OSError) -> RefusedError:
+def _unreadable(folder: str, path: str, error: OSError) -> RefusedError:
     return RefusedError(
         "source-refused",
-        f"{_shown(path)} cannot be read, so the folder is not sent",
+        f"{_shown(path) or folder} cannot be read, so the folder is not sent",
         why=error.strerror or str(error),
-        hint=f"echo '/{_shown(path)}' >> {IGNORE_FILE}",
+        hint=leaving_out(folder, path.rstrip("/")) if path else "ls",
     )
 
 

@@ -9,7 +9,7 @@ import struct
 import termios
 from typing import TYPE_CHECKING, Any
 
-from gpulayer.cli import render, waiting
+from gpulayer.cli import carry, render, waiting
 from gpulayer.cli.run import OURS, WAIT_SECONDS, tell_end
 from gpulayer.clock import SystemIds
 from gpulayer.sdk import interrupts
@@ -27,6 +27,7 @@ def attached(
     key: str | None,
     is_talking: bool,
     with_stdin: bool,
+    get: str | None = None,
 ) -> int:
     """Submit, follow until the end, and end as the job did. 125 and up only for what is ours."""
     wire = server.wire()
@@ -50,6 +51,8 @@ def attached(
             report = attachment.relay(wire, job["id"])
     if report.outcome != "left" and (is_talking or report.exit_code in OURS):
         tell_end(wire, job["id"], report, is_talking)
+    if get and report.outcome != "left":
+        carry.bring(wire, job["id"], get)
     interrupts.end_as(report)
     return int(report.exit_code)
 

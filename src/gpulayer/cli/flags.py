@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gpulayer.cli.session import Command, chosen, options
+from gpulayer.cli.table import FLAGS
 from gpulayer.errors import NotFoundError, UsageError
 from gpulayer.sdk.describe import ANYWHERE, OPTIONS, spec_of
 
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
 
 STARTING = (
     "name", "gpus", "gpu_memory", "accelerator", "cpus", "memory", "disk", "profile", "python",
-    "on", "target", "priority", "strategy", "label", "env", "env_file", "secret", "timeout",
+    "source", "inputs", "outputs", "on", "target", "priority", "strategy", "label", "env",
+    "env_file", "secret", "timeout",
     "retries", "retry_on", "on_unschedulable", "idempotency_key", "stdin",
 )  # fmt: skip
 """Flags that run, submit and plan share, in the order of their help."""
@@ -35,6 +37,26 @@ def starting_options(command: Command) -> Command:
     return options(*STARTING)(command)
 
 
+class Starting(click.Command):
+    """`--get` alone is `--get=.`: the word after it is not its value but the command's."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, _with_bare_get(args))
+
+
+def _with_bare_get(args: list[str]) -> list[str]:
+    taking = {n for f in FLAGS.values() if "is_flag" not in f.settings for n in f.names}
+    words, rest = [], list(args)
+    while rest and rest[0].startswith("-") and rest[0] != "--":
+        word = rest.pop(0)
+        if word == "--get":
+            word = "--get=."
+        words.append(word)
+        if word in taking and rest:
+            words.append(rest.pop(0))
+    return [*words, *rest]
+
+
 def spec_from(
     workload: Mapping[str, Any], flags: Mapping[str, Any], server: Server | None = None
 ) -> dict[str, Any]:
@@ -44,6 +66,7 @@ def spec_from(
     said["labels"] = labels_from(flags["label"])
     said["env"] = _env(flags["env"], flags["env_file"])
     said["secrets"] = flags["secret"]
+    said["outputs"] = list(flags["outputs"])
     return spec_of(workload, said)
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import shlex
+import shutil
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
-from typing import Any, NamedTuple
+from typing import Any
 
 import click
 
@@ -15,16 +16,12 @@ from gpulayer.api.paths import job_path
 from gpulayer.api.wire import Wire
 from gpulayer.cli import render
 from gpulayer.cli.session import connect, options
+from gpulayer.contracts.named import ADDRESS
 from gpulayer.errors import NotFoundError, RefusedError, UsageError
+from gpulayer.sdk.fetching import Wanted, copy, fetch, inside
 
-ADDRESS = "artifact://sha256/"
 STDOUT = Path("-")
-
-
-class Wanted(NamedTuple):
-    digest: str
-    target: Path
-    executable: bool
+_IN_MEMORY = 8 << 20
 
 
 @click.command("get")
@@ -40,29 +37,32 @@ def command(what: str, path: Path | None, as_json: bool, quiet: bool) -> None:
     wire = connect()
     if what.startswith(ADDRESS):
         digest = what.removeprefix(ADDRESS)
-        wanted = [Wanted(digest, _place(digest[:12], path), executable=False)]
+        wanted = [Wanted(digest, _place(digest[:12], path))]
     else:
-        wanted = _of_job(wire, what, path)
+        selector, _, name = what.partition(":")
+        wanted = _of_job(wire.call("GET", job_path(selector)), name, path)
     if path == STDOUT:
         _print(wire, what, wanted)
         return
-    for one in wanted:
-        if os.path.lexists(one.target):
-            taken = one.target if ":" in what else path or Path(one.target.parts[0])
-            elsewhere = shlex.join([what, f"{taken}-2"])
-            raise RefusedError(
-                "already-there",
-                f"{one.target} exists already",
-                why="nothing is overwritten, so nothing was fetched",
-                hint=f"gpulayer get {elsewhere}",
-            )
-    for one in wanted:
-        _fetch(wire, one)
+    try:
+        fetch(wire, wanted)
+    except RefusedError as error:
+        if error.code == "already-there":
+            taken = wanted[0].target if ":" in what else path or Path(wanted[0].target.parts[0])
+            error.help = (f"gpulayer get {shlex.join([what, f'{taken}-2'])}",)
+        raise
     if as_json:
         render.json_document({"files": [str(one.target) for one in wanted]})
     elif not quiet:
         for one in wanted:
             render.data(render.plain(one.target))
+
+
+def fetch_job(wire: Wire, job: Mapping[str, Any], folder: Path | None) -> list[Path]:
+    """All that an ended job left, into `folder` or into one that is called as the job is."""
+    wanted = _of_job(job, "", folder)
+    fetch(wire, wanted)
+    return [one.target for one in wanted]
 
 
 def _print(wire: Wire, what: str, wanted: Sequence[Wanted]) -> None:
@@ -72,8 +72,10 @@ def _print(wire: Wire, what: str, wanted: Sequence[Wanted]) -> None:
             f"{what} has {len(wanted)} files, and standard output takes one",
             hint=f"gpulayer get {shlex.quote(what)}",
         )
-    data = wire.request("GET", f"/v1/artifacts/sha256/{wanted[0].digest}").data
-    sys.stdout.buffer.write(data)
+    with tempfile.SpooledTemporaryFile(_IN_MEMORY) as whole:  # nothing is shown before it is sound
+        copy(wire, wanted[0].digest, whole)  # type: ignore[arg-type]
+        whole.seek(0)
+        shutil.copyfileobj(whole, sys.stdout.buffer)
 
 
 def _place(name: str, path: Path | None) -> Path:
@@ -83,19 +85,7 @@ def _place(name: str, path: Path | None) -> Path:
     return path
 
 
-def _fetch(wire: Wire, wanted: Wanted) -> None:
-    """Write one artifact to a new file. An existing file is never touched."""
-    reply = wire.request("GET", f"/v1/artifacts/sha256/{wanted.digest}")
-    wanted.target.parent.mkdir(parents=True, exist_ok=True)
-    mode = 0o777 if wanted.executable else 0o666
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
-    with open(os.open(wanted.target, flags, mode), "wb") as sink:
-        sink.write(reply.data)
-
-
-def _of_job(wire: Wire, what: str, path: Path | None) -> list[Wanted]:
-    selector, _, name = what.partition(":")
-    job = wire.call("GET", job_path(selector))
+def _of_job(job: Mapping[str, Any], name: str, path: Path | None) -> list[Wanted]:
     outputs: Sequence[Mapping[str, Any]] = job.get("outputs") or ()
     if name:
         outputs = [output for output in outputs if output["path"] == name]
@@ -103,7 +93,7 @@ def _of_job(wire: Wire, what: str, path: Path | None) -> list[Wanted]:
         raise NotFoundError(
             "artifact-not-found",
             f"{job['id']} left no file '{name}'" if name else f"{job['id']} left no files",
-            why="only files written to $GPULAYER_OUTPUT_DIR are kept",
+            why="what is kept is what was written to $GPULAYER_OUTPUT_DIR or named by --output",
             hint=f"gpulayer status {job['id']}",
             job_id=job["id"],
         )
@@ -111,16 +101,8 @@ def _of_job(wire: Wire, what: str, path: Path | None) -> list[Wanted]:
     return [
         Wanted(
             output["digest"],
-            _place(PurePosixPath(name).name, path) if name else folder / _inside(output["path"]),
+            _place(PurePosixPath(name).name, path) if name else inside(folder, output["path"]),
             bool(output.get("executable")),
         )
         for output in outputs
     ]
-
-
-def _inside(name: str) -> PurePosixPath:
-    """A path that stays in the folder, whatever the worker said."""
-    path = PurePosixPath(name)
-    if path.is_absolute() or ".." in path.parts:
-        raise RefusedError("unsafe-path", f"the output {name!r} leaves its folder")
-    return path

@@ -11,8 +11,8 @@ from typing import Any
 
 import click
 
-from gpulayer.cli import render
-from gpulayer.cli.flags import server_for, spec_from, starting_options
+from gpulayer.cli import carry, render
+from gpulayer.cli.flags import Starting, server_for, spec_from, starting_options
 from gpulayer.cli.run import attached
 from gpulayer.cli.session import options
 from gpulayer.cli.submit import queue, words_of
@@ -20,14 +20,15 @@ from gpulayer.errors import UsageError
 from gpulayer.sdk import launching
 
 
-@click.command("launch", context_settings={"allow_interspersed_args": False})
+@click.command("launch", cls=Starting, context_settings={"allow_interspersed_args": False})
 @starting_options
-@options("nodes", "procs_per_node", "detach", "dry_run", "quiet")
+@options("nodes", "procs_per_node", "get", "detach", "dry_run", "quiet")
 @click.argument("line", nargs=-1, type=click.UNPROCESSED, metavar="SCRIPT [ARGS]...")
 def command(
     line: tuple[str, ...],
     nodes: int | None,
     procs_per_node: int | None,
+    get: str | None,
     detach: bool,
     dry_run: bool,
     quiet: bool,
@@ -41,6 +42,7 @@ def command(
     if not line:
         raise UsageError("usage", "nothing to run", hint="gpulayer launch train.py")
     script, *args = line
+    carry.require_attached(get, detach=detach)
     if not detach:
         flags["on_unschedulable"] = flags["on_unschedulable"] or "fail"
     entrypoint, beside = launching.script_of(script, os.getcwd())
@@ -52,15 +54,18 @@ def command(
     if dry_run:
         from gpulayer.cli.plan import show
 
-        return show(spec, words_of(spec), server, as_json=False, quiet=quiet)
+        return show(spec, words_of(spec), server, flags, as_json=False, quiet=quiet)
+    is_talking = sys.stderr.isatty() and not quiet
+    spec = carry.carry(spec, flags, server, is_talking=is_talking)
     if detach:
         render.data(queue(spec, flags["idempotency_key"], server, beside)["id"])
         return 0
-    is_talking = sys.stderr.isatty() and not quiet
     with_stdin = flags["stdin"] != "none"
     words = ["python", script, *args]
     if server is not None:
         from gpulayer.cli.far_run import attached as attached_afar
 
-        return attached_afar(server, spec, words, flags["idempotency_key"], is_talking, with_stdin)
-    return attached(spec, words, flags["idempotency_key"], is_talking, with_stdin, beside)
+        return attached_afar(
+            server, spec, words, flags["idempotency_key"], is_talking, with_stdin, get
+        )
+    return attached(spec, words, flags["idempotency_key"], is_talking, with_stdin, beside, get)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gpulayer.cli import render
+from gpulayer.cli import carry, render
 from gpulayer.cli.flags import server_for, starting_options
 from gpulayer.cli.session import connect_to, options
 from gpulayer.cli.submit import Described, described, line_of, words_of
@@ -38,28 +38,32 @@ def command(
     """
     server = server_for(flags)
     spec = described(command, job_file, args, kwargs, flags, server)
-    return show(spec, words_of(spec), server, as_json, quiet)
+    return show(spec, words_of(spec), server, flags, as_json, quiet)
 
 
 def show(
     spec: Mapping[str, Any],
     words: Sequence[str],
     server: Server | None,
+    flags: Mapping[str, Any],
     as_json: bool,
     quiet: bool,
 ) -> int:
-    """Print the plan. 0 when it could start now or later, 1 when never."""
+    """Print the plan. 0 when it could start now or later, 1 when never. Nothing is sent."""
+    packed = carry.packed(spec, flags, server)
+    sends = [] if packed is None else packed.say()
     origin, facts, lack = _from_here(spec, words) if server is None else _from_afar(words)
     decision = connect_to(server).call("POST", "/v1/plan", {"spec": spec, "origin": origin})
     fits = [verdict["fit"] for verdict in decision["verdicts"]]
     never = decision["outcome"] == "unschedulable" or (bool(fits) and set(fits) == {"never"})
     if as_json:
-        render.json_document({"plan": decision | ({"note": lack} if lack else {})})
+        noted = decision | ({"note": lack} if lack else {})
+        render.json_document({"plan": noted, "sends": sends})
     elif quiet:
         render.data("never" if never else decision["outcome"])
     else:
         render.paragraph(_sentence(decision, never) + (f"; {lack}" if lack else ""))
-        for name, value in facts:
+        for name, value in [*facts, *(("sends", line) for line in sends)]:
             render.data(f"{name + ':':<9}{render.plain(value)}")
         show_decision(decision)
     return int(never)

@@ -15,8 +15,8 @@ import click
 
 from gpulayer.api.paths import job_path
 from gpulayer.api.wire import Wire
-from gpulayer.cli import render, waiting
-from gpulayer.cli.flags import server_for, spec_from, starting_options
+from gpulayer.cli import carry, render, waiting
+from gpulayer.cli.flags import Starting, server_for, spec_from, starting_options
 from gpulayer.cli.outcome import explained, line
 from gpulayer.cli.session import connect_to, options
 from gpulayer.clock import SystemIds
@@ -34,12 +34,17 @@ OURS = (124, 125, 126, 127)
 """Exit codes that may be GPUlayer's doing; the job's record says whether they are."""
 
 
-@click.command("run", context_settings={"allow_interspersed_args": False})
+@click.command("run", cls=Starting, context_settings={"allow_interspersed_args": False})
 @starting_options
-@options("detach", "dry_run", "quiet")
+@options("get", "detach", "dry_run", "quiet")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="-- COMMAND...")
 def command(
-    command: tuple[str, ...], detach: bool, dry_run: bool, quiet: bool, **flags: Any
+    command: tuple[str, ...],
+    get: str | None,
+    detach: bool,
+    dry_run: bool,
+    quiet: bool,
+    **flags: Any,
 ) -> int:
     """Run a command on this machine and stay with it until it ends.
 
@@ -49,6 +54,7 @@ def command(
     words = list(command)
     if not words:
         raise UsageError("usage", "nothing to run", hint="gpulayer run -- python train.py")
+    carry.require_attached(get, detach=detach)
     if not detach:
         flags["on_unschedulable"] = flags["on_unschedulable"] or "fail"
     server = server_for(flags)
@@ -56,19 +62,22 @@ def command(
     if dry_run:
         from gpulayer.cli.plan import show
 
-        return show(spec, words, server, as_json=False, quiet=quiet)
+        return show(spec, words, server, flags, as_json=False, quiet=quiet)
+    is_talking = sys.stderr.isatty() and not quiet
+    spec = carry.carry(spec, flags, server, is_talking=is_talking)
     if detach:
         from gpulayer.cli.submit import queue
 
         render.data(queue(spec, flags["idempotency_key"], server)["id"])
         return 0
-    is_talking = sys.stderr.isatty() and not quiet
     with_stdin = flags["stdin"] != "none"
     if server is not None:
         from gpulayer.cli.far_run import attached as attached_afar
 
-        return attached_afar(server, spec, words, flags["idempotency_key"], is_talking, with_stdin)
-    return attached(spec, words, flags["idempotency_key"], is_talking, with_stdin)
+        return attached_afar(
+            server, spec, words, flags["idempotency_key"], is_talking, with_stdin, get
+        )
+    return attached(spec, words, flags["idempotency_key"], is_talking, with_stdin, get=get)
 
 
 def attached(
@@ -78,9 +87,10 @@ def attached(
     is_talking: bool,
     with_stdin: bool,
     beside: Mapping[str, Any] | None = None,
+    get: str | None = None,
 ) -> int:
     """Submit, relay until the end, and end as the job did. 125 and up only for what is ours.
-    `beside` is added to the job's origin."""
+    `beside` is added to the job's origin; `get`: where its outputs go then."""
     wire = connect_to(None)
     seen = world.of_terminal(words)
     in_ranks = spec["workload"]["kind"] == "distributed"
@@ -107,6 +117,8 @@ def attached(
         tell_end(wire, job["id"], report, is_talking)
     elif report.outcome != "left":
         _until_recorded(wire, job["id"])
+    if get and report.outcome != "left":
+        carry.bring(wire, job["id"], get)
     interrupts.end_as(report)
     return int(report.exit_code)
 
@@ -118,6 +130,8 @@ def tell_end(wire: Wire, job_id: str, report: interrupts.ExitReport, is_talking:
     if by_key or job["reason"] == "exited" or job["state"] in ("succeeded", "cancelled"):
         if is_talking:
             render.say(line(job))
+            if left := carry.left_words(job):
+                render.say(render.plain(left))
     elif job["finished_at"] is not None:
         render.error(explained(wire, job))
 

@@ -9,6 +9,7 @@ import click
 
 from gpulayer.api.paths import job_path
 from gpulayer.cli import render
+from gpulayer.cli.carry import left_words
 from gpulayer.cli.session import connect, options
 from gpulayer.clock import SystemClock
 from gpulayer.contracts.durations import duration_text
@@ -55,6 +56,8 @@ def facts(job: Mapping[str, Any], now: float) -> Iterator[tuple[str, str]]:
         yield "ended", render.moment(finished)
     for output in job.get("outputs") or ():
         yield "output", f"{output['path']} ({render.size(output['size'])})"
+    if left := left_words(job):
+        yield "left", left
     if job.get("retry_of"):
         yield "retry of", job["retry_of"]
 

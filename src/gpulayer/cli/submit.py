@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gpulayer.cli import render
+from gpulayer.cli import carry, render
 from gpulayer.cli.flags import function_workload, server_for, spec_from, starting_options
 from gpulayer.cli.session import connect_to, options
 from gpulayer.cli.table import FLAGS
@@ -55,8 +55,9 @@ def command(
     if dry_run:
         from gpulayer.cli.plan import show
 
-        show(spec, words_of(spec), server, as_json, quiet)
+        show(spec, words_of(spec), server, flags, as_json, quiet)
         return
+    spec = carry.carry(spec, flags, server, is_talking=not (quiet or as_json))
     job = queue(spec, flags["idempotency_key"], server)
     if as_json:
         render.json_document({"job": job})

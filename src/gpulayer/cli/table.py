@@ -76,8 +76,7 @@ OTHER_WORDS = {
 """What other tools call our verbs: not taken, but understood by the message that refuses them."""
 
 LATER_FLAGS = frozenset(
-    "--after --array --cache --checkpoint --image --input --max-price --matrix --output "
-    "--requirement -r --source".split()
+    "--after --array --cache --checkpoint --image --max-price --matrix --requirement -r".split()
 )
 """Of a later version, so that they are refused by name and not taken for a slip."""
 
@@ -112,6 +111,15 @@ FLAGS: dict[str, Flag] = {
                      metavar="TIME"),
     "stdin": _flag("--stdin", about="`none`: give the job no standard input.",
                    metavar="none", type=click.Choice(["none"])),
+    "source": _flag("--source", about="Send this folder with the job; none: nothing. A job here "
+                    "runs in its folder.", metavar="DIR|none"),
+    "inputs": _flag("--input", about="Stage a file or an artifact at $GPULAYER_INPUT_DIR/PATH.",
+                    metavar="SRC[:PATH]", multiple=True),
+    "outputs": _flag("-o", "--output", about="Keep files of the working folder that match, besides "
+                     "those in $GPULAYER_OUTPUT_DIR.", metavar="GLOB", multiple=True),
+    "get": _flag("--get", about="At the end, bring the outputs home: into DIR, or a folder named "
+                 "after the job.", metavar="[DIR]", is_flag=False, flag_value=".",
+                 default=None),
     "nodes": _flag("--nodes", about="Machines, or shares of one, that run it together.",
                    metavar="N", type=click.IntRange(1, limits.NODES)),
     "procs_per_node": _flag("--procs-per-node", about="Processes on each node. Default: one for "

@@ -8,7 +8,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from typing import Any, Protocol
+from typing import Any, BinaryIO, Protocol
 
 from gpulayer.api.paths import job_path
 from gpulayer.clock import SystemIds
@@ -30,7 +30,16 @@ class Transport(Protocol):
         self, method: str, path: str, body: Mapping[str, Any] | None = None, *, park: float = 0.0
     ) -> Any: ...
 
-    def request(self, method: str, path: str, *, park: float = 0.0) -> Any: ...
+    def request(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        headers: Mapping[str, str] | None = None,
+        park: float = 0.0,
+        sink: BinaryIO | None = None,
+    ) -> Any: ...
 
     def close(self) -> None: ...
 
@@ -82,19 +91,25 @@ class Client:
 
     def submit(self, command: Sequence[str] | Mapping[str, Any], /, **options: Any) -> Job:
         """Queue a command (a list of words), or a workload or spec as a mapping."""
-        return self.submit_specs([_spec(command, self.placed(options))])[0]
+        return self.submit_specs([_spec(command, self.placed(options))], brings=options)[0]
 
     def placed(self, options: Mapping[str, Any]) -> Mapping[str, Any]:
         """The options of a job with what `on` means here where it was not said."""
         return {**options, "on": options.get("on") or ANYWHERE} if self.is_far else options
 
     def submit_specs(
-        self, specs: Sequence[Mapping[str, Any]], *, origin: Mapping[str, Any] | None = None
+        self,
+        specs: Sequence[Mapping[str, Any]],
+        *,
+        origin: Mapping[str, Any] | None = None,
+        brings: Mapping[str, Any] | None = None,
     ) -> list[Job]:
-        """Queue many jobs of one origin, in order. Each batch is accepted whole or not at all."""
+        """Queue many jobs of one origin, in order. Each batch is accepted whole or not at all.
+        `brings`: options whose `source` and `inputs` travel along, for all of them at once."""
         _require_imported()
         self._wire()  # the supervisor is there once a plane is
-        made, envelope = self._submitter.origin(origin or {})
+        specs, origin = self._carried(specs, origin or {}, brings or {})
+        made, envelope = self._submitter.origin(origin)
         made["session"] = self.session
         jobs: list[Job] = []
         for start in range(0, len(specs), BATCH_JOBS):
@@ -110,6 +125,32 @@ class Client:
             self._watcher.expect([found["id"] for found in reply["jobs"]], reply["ends_after"])
             jobs += [Job(self, found) for found in reply["jobs"]]
         return jobs
+
+    def _carried(
+        self,
+        specs: Sequence[Mapping[str, Any]],
+        origin: Mapping[str, Any],
+        brings: Mapping[str, Any],
+    ) -> tuple[Sequence[Mapping[str, Any]], Mapping[str, Any]]:
+        """What a job of another machine needs of this one is sent before it."""
+        source, inputs = brings.get("source"), brings.get("inputs") or ()
+        if not specs or not (self.is_far or source or inputs):
+            return specs, origin
+        from gpulayer.sdk.packing import NONE, pack
+        from gpulayer.sdk.places import Places
+
+        packed = pack(
+            specs[0],
+            source=None if source is None and self.is_far else os.fspath(source or NONE),
+            inputs=[os.fspath(one) for one in inputs],
+            function=origin.get("function"),
+            places=Places.find(),
+        )
+        packed.send(self._wire())
+        is_elsewhere = self.is_far or "source" in packed.spec["workload"]
+        if is_elsewhere and "function" in origin:
+            origin = {**origin, "function": packed.function}
+        return [packed.onto(spec) for spec in specs], origin
 
     def run(self, command: Sequence[str], /, *, check: bool = False, **options: Any) -> Job:
         """Run a command to its end, its output copied to ours; like `subprocess.run`.
@@ -146,7 +187,8 @@ class Client:
 
         work, origin = launching.described(program, args)
         workload = launching.workload_of(work, nodes, procs_per_node, options.get("gpus"))
-        return self.submit_specs([spec_of(workload, self.placed(options))], origin=origin)[0]
+        specs = [spec_of(workload, self.placed(options))]
+        return self.submit_specs(specs, origin=origin, brings=options)[0]
 
     def plan(self, command: Sequence[str] | Mapping[str, Any], /, **options: Any) -> dict[str, Any]:
         """What would happen to the job, and why. Nothing is submitted."""

@@ -66,6 +66,15 @@ class Packed:
     before: Contents | None = field(default=None, repr=False)
     """What the folder held when it was last looked at: perhaps it was sent then."""
 
+    def onto(self, spec: Mapping[str, Any]) -> dict[str, Any]:
+        """Another job of the same kind with what this one brings."""
+        made = {**spec, "workload": dict(spec["workload"])}
+        if "source" in self.spec["workload"]:
+            made["workload"]["source"] = self.spec["workload"]["source"]
+        if "inputs" in self.spec:
+            made["inputs"] = self.spec["inputs"]
+        return made
+
     def say(self) -> list[str]:
         """What travels, a line each."""
         lines = [] if self.bundle is None else [self.bundle.say()]

@@ -86,7 +86,8 @@ class RemoteFunction(Generic[P, R]):
         client: Client = current(options.get("on"))
         options = dict(client.placed(options))
         specs = [self._spec(args, kwargs, options) for args, kwargs in calls]
-        return client.submit_specs(specs, origin={"function": self._entrypoint.origin()})
+        origin = {"function": self._entrypoint.origin()}
+        return client.submit_specs(specs, origin=origin, brings=options)
 
     def _spec(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], options: Mapping[str, Any]

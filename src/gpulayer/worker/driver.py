@@ -105,6 +105,11 @@ class Driver:
                 thread.join()
         self._work.stop()
 
+    def held(self) -> frozenset[str]:
+        """The tasks of this moment."""
+        with self._lock:
+            return frozenset(slot.task_id for slot in self._agent.slots)
+
     def post(self, event: heard.Event) -> None:
         """Bring a fact. Safe from any thread."""
         with self._lock:

@@ -24,6 +24,8 @@ from gpulayer.worker.task_runner import TaskRunner
 LOOK_SECONDS = 1.0
 DISCOVER_SECONDS = 60.0
 """How often the drivers of a machine with GPUs are asked."""
+TIDY_SECONDS = 3600.0
+"""How often workspaces are looked at for those that have stayed long enough."""
 PATIENCE_SECONDS = 1.0
 """How long a supervisor may take to appear before another one is started."""
 
@@ -72,6 +74,7 @@ class Worker:
         self._driver = self._make_driver()
         self._driver.start()
         threading.Thread(target=self._discover, name="gpulayer-discovery", daemon=True).start()
+        threading.Thread(target=self._tidy, name="gpulayer-tidy", daemon=True).start()
         return True
 
     def stay(self) -> None:
@@ -149,6 +152,12 @@ class Worker:
                 self._outside.on_error(error)
             if not self._machine.has_drivers or driver.left.wait(DISCOVER_SECONDS):
                 return
+
+    def _tidy(self) -> None:
+        driver = self._driver
+        assert driver is not None
+        while not driver.left.wait(TIDY_SECONDS):
+            leftovers.sweep(self._outside.tasks, driver.held(), self._clock.now())
 
 
 def _number(text: str) -> float:

@@ -139,7 +139,7 @@ class TaskRunner:
         end = ending.with_outputs(end, found.outputs, found.note)
         if not own:
             taken = {str(output["path"]) for output in found.outputs} if patterns else set()
-            left = collect.left_behind(work, staging.staged(folder) | taken)
+            left = collect.left_behind(work, plan.staged(folder) | taken)
             end = dataclasses.replace(end, left=left)
         return hiding.without_secrets(end, clean) if order.note.get("secrets") else end
 
@@ -148,7 +148,7 @@ class TaskRunner:
         return workspace.remove_empty(self._folder_of(task_id))
 
     def forget(self, task_id: str) -> None:
-        workspace.remove(self._folder_of(task_id))
+        workspace.let_go(self._folder_of(task_id))
 
     def _folder_of(self, task_id: str) -> str:
         return os.path.join(self._folder, task_id)

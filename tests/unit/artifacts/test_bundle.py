@@ -258,8 +258,8 @@ def test_names_that_are_one_elsewhere_are_refused(folder: Path):
     (folder / "TRAIN.py").touch()
     with pytest.raises(RefusedError, match="one name on some systems") as refused:
         build_source_bundle(folder)
-    assert refused.value.help == ("echo /train.py >> .gpulayerignore",)
-    (folder / ".gpulayerignore").write_text("/train.py\n")
+    subprocess.run(["sh", "-c", refused.value.help[0]], check=True)
+    assert (folder / ".gpulayerignore").read_text() == "/train.py\n"
     assert "TRAIN.py" in paths(build_source_bundle(folder))
 
 
@@ -287,32 +287,32 @@ def test_a_bundle_is_as_large_as_its_limit_and_no_larger(folder: Path, more: int
     big = limits.SOURCE_BYTES - fixed + more
     listing = Listing([found("bigfile", big), found("a/small", 5)])
     if more <= 0:
-        require_limits("folder", listing)
+        require_limits(str(folder), listing)
         return
     with pytest.raises(RefusedError) as refused:
-        require_limits("folder", listing)
+        require_limits(str(folder), listing)
     error = refused.value
     assert error.code == "too-large"
     assert "2 files of 268.4 MB" in error.message
     assert error.why == "the largest:\n268.4 MB  bigfile\n     5 B  a/small"
-    assert error.help == ("printf '%s\\n' /bigfile >> .gpulayerignore",)
+    assert error.help[0].startswith("echo /bigfile >> ")
     tree(folder, {"bigfile": b""})
     subprocess.run(["sh", "-c", error.help[0]], cwd=folder, check=True)
     assert "bigfile" not in paths(build_source_bundle(folder))
 
 
 @pytest.mark.parametrize("more", [-1, 0, 1])
-def test_so_many_files_and_no_more(more: int):
+def test_so_many_files_and_no_more(folder: Path, more: int):
     count = limits.SOURCE_ENTRIES + more
     listing = Listing([found(f"many/{number}", number) for number in range(count)])
     if more <= 0:
-        require_limits("folder", listing)
+        require_limits(str(folder), listing)
         return
     with pytest.raises(RefusedError) as refused:
-        require_limits("folder", listing)
+        require_limits(str(folder), listing)
     assert "20,001 files" in refused.value.message
     assert len(refused.value.details["largest"]) == 10
-    assert refused.value.help == ("printf '%s\\n' /many >> .gpulayerignore",)
+    assert refused.value.help[0].startswith("echo /many >> ")
 
 
 def found(path: str, size: int) -> Found:

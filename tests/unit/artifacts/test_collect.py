@@ -224,7 +224,13 @@ def test_of_two_files_with_one_path_the_output_folders_is_kept(
 
 def test_what_stays_behind_is_listed_the_largest_first(folder: Path) -> None:
     assert collect.left_behind(str(folder), ()) is None
-    for name, size in (("staged", 5), ("small", 1), ("d/large", 9), ("new\nline", 2)):
+    for name, size in (
+        ("staged", 5),
+        ("small", 1),
+        ("d/large", 9),
+        ("new\nline", 2),
+        ("__pycache__/m.pyc", 7),
+    ):
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_bytes(bytes(size))
     (folder / "link").symlink_to("small")

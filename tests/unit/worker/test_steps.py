@@ -238,7 +238,7 @@ def test_a_missing_secret_says_where_it_was_looked_for(runner: TaskRunner, tmp_p
 # --- after the end ----------------------------------------------------------------------------
 
 
-def test_forgetting_removes_whatever_the_job_left(runner: TaskRunner, tmp_path: Path) -> None:
+def test_sweeping_removes_whatever_the_job_left(runner: TaskRunner, tmp_path: Path) -> None:
     task = prepare(runner, {})
     outside = tmp_path / "precious"
     outside.write_text("keep")
@@ -248,6 +248,8 @@ def test_forgetting_removes_whatever_the_job_left(runner: TaskRunner, tmp_path: 
     (work / "link").symlink_to(outside)
     (work / "deep").chmod(0o000)
     runner.forget("t1")
+    later = SystemClock().now() + leftovers.KEPT_SECONDS + 60
+    assert leftovers.sweep(str(tmp_path), (), later) == 1
     assert not (tmp_path / "t1").exists()
     assert outside.read_text() == "keep"
     runner.forget("t1")
@@ -391,3 +393,24 @@ def test_patterns_of_a_job_here_name_files_of_its_own_folder(tmp_path: Path) -> 
     end = runner.collect(Collect("t1", 1, raw, told["note"]), plane, lambda texts: texts)
     assert [output["path"] for output in end.outputs] == ["a.pt"]
     assert end.left is None
+
+
+def test_a_workspace_with_something_new_stays_for_a_day(
+    tmp_path: Path, known: dict[str, bytes]
+) -> None:
+    runner, now = runner_of(tmp_path, known), SystemClock().now()
+    spec = {
+        "workload": {"kind": "command", "command": ["true"], "source": address(known, "bundle")}
+    }
+    told = prepare(runner, spec)
+    runner.forget("t1")
+    assert not (tmp_path / "t1").exists()  # nothing but what came
+    told = prepare(runner, spec)
+    Path(told["cwd"], "new").write_text("x")
+    Path(told["set"]["GPULAYER_OUTPUT_DIR"], "out").write_text("came home")
+    runner.forget("t1")
+    assert os.listdir(tmp_path / "t1") == ["work"]
+    assert leftovers.sweep(str(tmp_path), (), now + leftovers.KEPT_SECONDS - 60) == 0
+    assert leftovers.sweep(str(tmp_path), ("t1",), now + leftovers.KEPT_SECONDS + 60) == 0
+    assert leftovers.sweep(str(tmp_path), (), now + leftovers.KEPT_SECONDS + 60) == 1
+    assert not (tmp_path / "t1").exists()

@@ -1,4 +1,5 @@
-"""Folders of tasks that nobody knows any more: their agent died in the middle, or was ended."""
+"""Folders of tasks that nobody knows any more: their workspace stays for a while, their agent died
+in the middle, or was ended."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ KEPT_SECONDS = 86_400.0
 
 def sweep(folder: str, known: Container[str], now: float) -> int:
     """Remove the folders of tasks that are not `known`; how many. One whose workspace holds
-    something goes once it is old. For an agent that begins, before it prepares any task."""
+    something goes once it is old. A task is known before its folder is made."""
     try:
         with os.scandir(folder) as entries:
             found = [e for e in entries if _is_of_a_task(e) and e.name not in known]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
@@ -76,6 +77,15 @@ def ranks(folder: str) -> str:
 
 def staged_file(folder: str) -> str:
     return os.path.join(folder, "staged.json")
+
+
+def staged(folder: str) -> frozenset[str]:
+    """Paths in the workspace that were there before the job began."""
+    try:
+        with open(staged_file(folder), encoding="utf-8") as file:
+            return frozenset(json.load(file))
+    except (OSError, ValueError, TypeError):
+        return frozenset()
 
 
 def call_file(folder: str) -> str:

@@ -32,14 +32,5 @@ def inputs(task: TaskPlan) -> None:
         task.artifacts.stage(_digest(item["artifact"]), target)
 
 
-def staged(folder: str) -> frozenset[str]:
-    """Paths in the workspace that were there before the job began."""
-    try:
-        with open(plan.staged_file(folder), encoding="utf-8") as file:
-            return frozenset(json.load(file))
-    except (OSError, ValueError, TypeError):
-        return frozenset()
-
-
 def _digest(address: str) -> str:
     return str(address).removeprefix(ADDRESS)

@@ -61,9 +61,15 @@ def _launch(task: TaskPlan, python: str) -> None:
         program = [python, "-u", os.path.realpath(_RUNNER), plan.call_file(task.folder)]
         ranks.lay(task, python, program, results=True)
     else:
-        script = str(task.assignment.origin.get("script") or work["entrypoint"])
+        here = "" if _is_elsewhere(task) else task.assignment.origin.get("script")
+        script = str(here or work["entrypoint"])
         program = [python, "-u", script, *(work.get("args") or ())]
         ranks.lay(task, python, program, results=False)
+
+
+def _is_elsewhere(task: TaskPlan) -> bool:
+    """Whether it runs in a workspace: paths of the machine that it comes from mean nothing."""
+    return not task.here or bool(task.workload.get("source"))
 
 
 def _write_call(task: TaskPlan, entrypoint: str, args: object, kwargs: object) -> None:
@@ -71,7 +77,7 @@ def _write_call(task: TaskPlan, entrypoint: str, args: object, kwargs: object) -
     origin = task.assignment.origin
     where = origin.get("function") or {}
     paths, file = where.get("sys_path") or [origin.get("cwd") or "."], where.get("file")
-    if task.workload.get("source"):  # what the origin says is meant inside the bundle
+    if _is_elsewhere(task):  # what the origin says is meant inside the bundle
         workspace = plan.workspace(task.folder)
         paths, file = [workspace], file and os.path.join(workspace, file)
     call = {

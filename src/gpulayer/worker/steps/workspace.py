@@ -6,8 +6,12 @@ import os
 import shutil
 import stat
 
+from gpulayer.artifacts import collect
 from gpulayer.worker.steps import plan
 from gpulayer.worker.steps.plan import TaskPlan
+
+ROOM_PART = 0.1
+"""Of the disk that must be free for a workspace to stay."""
 
 
 def make(task: TaskPlan) -> None:
@@ -29,6 +33,26 @@ def make(task: TaskPlan) -> None:
         except FileExistsError:
             _remove_tree(path)
             os.mkdir(path, 0o700)
+
+
+def let_go(folder: str) -> None:
+    """The task is over. What it left in its workspace stays for a while, where the disk has room;
+    see `leftovers`. Everything else goes."""
+    work = plan.workspace(folder)
+    if collect.left_behind(work, plan.staged(folder)) is None or not _has_room(folder):
+        remove(folder)
+        return
+    with os.scandir(folder) as entries:
+        beside = [entry for entry in entries if entry.path != work]
+    for entry in beside:
+        is_folder = entry.is_dir(follow_symlinks=False)
+        _remove_tree(entry.path) if is_folder else os.unlink(entry.path)
+    os.utime(folder)  # its age counts from here
+
+
+def _has_room(folder: str) -> bool:
+    disk = os.statvfs(folder)
+    return disk.f_bavail >= disk.f_blocks * ROOM_PART
 
 
 def remove(folder: str) -> None:

@@ -1,0 +1,81 @@
+"""What the starting verbs send along with a job, and what they bring home at its end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gpulayer.api.paths import job_path
+from gpulayer.cli import render
+from gpulayer.cli.session import connect_to
+from gpulayer.errors import UsageError
+
+if TYPE_CHECKING:
+    from gpulayer.api.wire import Wire
+    from gpulayer.sdk.packing import Packed
+    from gpulayer.sdk.servers import Server
+
+
+def packed(
+    spec: Mapping[str, Any], flags: Mapping[str, Any], server: Server | None
+) -> Packed | None:
+    """The job with its source and inputs; None where nothing travels: a job here runs in its
+    folder, unless it is told otherwise."""
+    source, inputs = flags.get("source"), flags.get("inputs") or ()
+    if server is None and source is None and not inputs:
+        return None
+    from gpulayer.sdk.packing import NONE, pack
+    from gpulayer.sdk.places import Places
+
+    said = source or (None if server is not None else NONE)
+    return pack(spec, source=said, inputs=inputs, places=Places.find())
+
+
+def carry(
+    spec: dict[str, Any], flags: Mapping[str, Any], server: Server | None, *, is_talking: bool
+) -> dict[str, Any]:
+    """Send along what the plane lacks; the job that names it."""
+    made = packed(spec, flags, server)
+    if made is None:
+        return spec
+    if is_talking:
+        for line in made.say():
+            render.say(render.plain(line))
+    made.send(connect_to(server))
+    return made.spec
+
+
+def require_attached(get: str | None, *, detach: bool) -> None:
+    if get and detach:
+        raise UsageError(
+            "usage",
+            "--get waits for the job's end, and --detach does not",
+            hint="gpulayer get last",
+        )
+
+
+def bring(wire: Wire, job_id: str, folder: str) -> None:
+    """The outputs of an ended job, into `folder`; `.`: into one that is called as the job is."""
+    from gpulayer.cli.get import fetch_job
+
+    job = wire.call("GET", job_path(job_id, wait=5.0), park=5.0)
+    if not job.get("outputs"):
+        render.say(f"{job_id} left no files")
+        return
+    for path in fetch_job(wire, job, None if folder == "." else Path(folder)):
+        render.say(f"got {render.plain(path)}")
+
+
+def left_words(job: Mapping[str, Any]) -> str:
+    """`3 files (1.2 GB) stay in its workspace for a day: a.ckpt, b.log, ...`; nothing if none."""
+    left = job.get("left")
+    if not left:
+        return ""
+    count, paths = int(left["count"]), [str(path) for path in left["paths"]]
+    shown = ", ".join(paths[:_SHOWN]) + (", ..." if count > _SHOWN else "")
+    stay = "file stays" if count == 1 else "files stay"
+    return f"{count} {stay} in its workspace for a day ({render.size(left['bytes'])}): {shown}"
+
+
+_SHOWN = 5
