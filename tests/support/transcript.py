@@ -12,6 +12,7 @@ lines, and `...` within a line for any text.
 
 from __future__ import annotations
 
+import getpass
 import os
 import re
 import signal
@@ -119,12 +120,17 @@ class Session:
 def settled(text: str, home: LocalHome) -> str:
     """Text with what differs from run to run and from machine to machine replaced by its kind."""
     host = re.escape(os.uname().nodename)
+    me = re.escape(f"{getpass.getuser()}-{os.uname().nodename.partition('.')[0]}")
     for pattern, kind in (
         (re.escape(str(home.work)), "WORK"),
         (re.escape(str(home.folder)), "FOLDER"),
         (r"\bgpl-[0-9a-f]{16}\b", "gpl-HASH"),
+        (r"\b[0-9a-z]{16}-sha256\.", "CODE-sha256."),
+        (r"\bsha256\.[0-9a-f]{64}\b", "sha256.PIN"),
+        (r"\b127\.0\.0\.1:\d+\b", "127.0.0.1:PORT"),
         (r"(?m)\bhas none \(.*\)$", "has none (WHY)"),
         (r"(?m)^(\S+): no GPU found.*$", r"\1: (WHY)"),
+        (rf"'{me}'", "'USER-HOST'"),
         (rf"(?<![\w.-]){host}(?![\w.-])", "HOST"),
         (ID.pattern, _id),
         (r"\b\d{2}:\d{2}:\d{2}\b", "HH:MM:SS"),

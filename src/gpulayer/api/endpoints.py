@@ -101,10 +101,8 @@ class Far:
             return socket.create_connection((self.name, self.port), timeout)
         except TimeoutError:
             raise ConnectionError(f"no answer within {timeout:.0f} s") from None
-        except OSError as error:  # no such name, no route: nobody is there
-            if isinstance(error, ConnectionError):
-                raise
-            raise ConnectionError(error.strerror or str(error)) from error
+        except OSError as error:  # refused, no such name, no route: nobody is there
+            raise ConnectionError((error.strerror or str(error)).lower()) from error
 
     def _secured(self, sock: socket.socket) -> socket.socket:
         import hmac

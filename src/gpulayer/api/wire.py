@@ -125,7 +125,7 @@ class Wire:
                 raise self._refusal(reply)
             return reply
         why = str(last) if last else "it is handing over"
-        raise self._unreachable("no plane answers", why) from last
+        raise self._unreachable("", why) from last
 
     def aside(self) -> Wire:
         """Another connection to the same plane, for another thread. It revives nothing."""
@@ -230,11 +230,16 @@ class Wire:
         return error
 
     def _unreachable(self, message: str, why: str) -> UnreachableError:
+        where = str(self.endpoint)
         if self._is_local:
             code, hint = "plane-unreachable", "gpulayer doctor"
-        else:
-            code, hint = "server-unreachable", "gpulayer use local"
-        return UnreachableError(code, message, where=str(self.endpoint), why=why, hint=hint)
+            return UnreachableError(
+                code, message or "no plane answers", where=where, why=why, hint=hint
+            )
+        message = message or f"nothing answers at {where}"
+        return UnreachableError(
+            "server-unreachable", message, where=where, why=why, hint="gpulayer use local"
+        )
 
     @property
     def _is_local(self) -> bool:

@@ -57,5 +57,6 @@ def command(
     if not quiet:
         times = "once" if made["uses_left"] == 1 else f"{made['uses_left']} times"
         lasts = duration_text(made["expires_at"] - made["created_at"])
-        render.say(f"for a {wanted}; works {times}, within {lasts}:")
+        article = "an" if wanted[0] in "ao" else "a"
+        render.say(f"for {article} {wanted}; works {times}, within {lasts}:")
     render.data(line)

@@ -53,7 +53,9 @@ def command(line: str, login_name: str | None, as_json: bool, quiet: bool) -> No
     if as_json:
         render.json_document({"server": {"name": chosen, "role": made["role"]}})
     elif not quiet:
-        render.say(f"logged in to {chosen} as a {made['role']}; all verbs mean it from now on")
+        role = str(made["role"])
+        article = "an" if role[0] in "ao" else "a"
+        render.say(f"logged in to {chosen} as {article} {role}; all verbs mean it from now on")
         render.say("back to this machine alone: gpulayer use local")
 
 
