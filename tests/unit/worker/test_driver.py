@@ -100,8 +100,16 @@ def test_a_command_runs_and_costs_one_report(bench: Bench) -> None:
 
 
 def test_nothing_is_left_of_a_task_that_is_recorded(bench: Bench) -> None:
-    bench.plane.ended(bench.sh("touch $GPULAYER_WORKSPACE/x; mkdir -p $GPULAYER_OUTPUT_DIR/y"))
+    bench.plane.ended(bench.sh("mkdir -p $GPULAYER_WORKSPACE/x $GPULAYER_OUTPUT_DIR/y"))
     eventually(lambda: not os.listdir(bench.home.home / "tasks"))
+
+
+def test_a_new_file_in_a_workspace_is_told_and_stays(bench: Bench) -> None:
+    task = bench.sh("echo new > $GPULAYER_WORKSPACE/x; echo home > $GPULAYER_OUTPUT_DIR/y")
+    told = bench.plane.ended(task)
+    assert told.exit is not None
+    assert told.exit.left == {"count": 1, "bytes": 4, "paths": ["x"]}
+    eventually(lambda: os.listdir(bench.home.home / "tasks" / task) == ["work"])
 
 
 def test_folders_of_tasks_of_which_nobody_knows_are_removed_by_the_next_agent(bench: Bench) -> None:
