@@ -157,3 +157,20 @@ def test_over_a_cut_line_a_job_without_another_attempt_runs_on_and_others_end_fi
     again.open_gate()
     assert once.ended() == ("succeeded", 1, b"begin\nover\n")
     assert again.ended()[:2] == ("succeeded", 2)
+
+
+def test_without_an_agent_the_supervisor_ends_what_may_be_given_out_again(
+    plane: ServedPlane, site: Site, tmp_path: Path
+) -> None:
+    once, again = Waiting(site, tmp_path, "once"), Waiting(site, tmp_path, "again", **AGAIN)
+    kept, ended = once.begun(), again.begun()
+    site.close()
+    again.told("retrying")
+    assert not lives(ended), "it was ended before it was given out again"
+    assert lives(kept)
+    site.begin(HttpChannel.over(plane.socket))
+    again.begun(times=2)
+    once.open_gate()
+    again.open_gate()
+    assert once.ended() == ("succeeded", 1, b"begin\nover\n")
+    assert again.ended()[:2] == ("succeeded", 2)

@@ -7,6 +7,7 @@ import os
 import resource
 import signal
 import sys
+import time
 
 import pytest
 
@@ -387,3 +388,42 @@ def test_an_environment_that_is_too_large_is_said_so(home, agent):
         home.run(agent, "true", set={"BIG": "x" * (1 << 18)})
     assert refused.value.code == "spawn-failed"
     assert "too long" in str(refused.value)
+
+
+def test_a_task_whose_lease_runs_out_is_ended_though_its_agent_says_nothing(home, agent):
+    """As one does that is stopped: its connection stays, and nothing comes by it."""
+    leased, free = home.task("sleep", MARK), home.task("sleep", MARK)
+    for task in (leased, free):
+        agent.call("start", task=task)
+    now = time.clock_gettime(time.CLOCK_BOOTTIME)
+    agent.call("lease", until={leased["task_id"]: now + 600.0})
+    agent.call("lease", until={leased["task_id"]: now + 0.2, "another": now + 0.1})
+    looker = home.connect()
+    ended = home.follow(looker, leased["task_id"])
+    assert (ended.exit["outcome"], ended.exit["reason"]) == ("cancelled", "worker_lost")
+    states = {task["task_id"]: task["state"] for task in looker.call("list")["tasks"]}
+    assert states[free["task_id"]] == "running"
+    agent.call("lease", until={free["task_id"]: now + 0.3})
+    assert home.follow(looker, free["task_id"]).exit["reason"] == "worker_lost"
+    assert not alive(MARK)
+
+
+def test_a_lease_that_is_taken_back_ends_nothing(home, agent):
+    task = home.task("sleep", MARK)
+    agent.call("start", task=task)
+    now = time.clock_gettime(time.CLOCK_BOOTTIME)
+    agent.call("lease", until={task["task_id"]: now + 0.5})
+    agent.call("lease", until={})
+    other = home.task("sleep", MARK)
+    agent.call("start", task=other)
+    agent.call("lease", until={other["task_id"]: now + 0.6})
+    home.follow(agent, other["task_id"])
+    (state,) = [t["state"] for t in agent.call("list")["tasks"] if t["task_id"] == task["task_id"]]
+    assert state == "running"
+    agent.call("cancel", task_id=task["task_id"], mode="kill", grace_seconds=0)
+    home.follow(agent, task["task_id"])
+
+
+def test_only_the_agent_gives_leases(home):
+    with pytest.raises(frames.Refused):
+        home.connect().call("lease", until={"t": 1.0})

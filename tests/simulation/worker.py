@@ -165,7 +165,7 @@ class Worker:
                 )
             case say.StartPlane():
                 self._plane.wanted()
-            case say.DropEnvelopes() | say.KeepEnvelopes() | say.Leave():
+            case say.DropEnvelopes() | say.KeepEnvelopes() | say.Leave() | say.Lease():
                 pass
 
     def _run(self, assignment: Any, number: int) -> Callable[[], None]:

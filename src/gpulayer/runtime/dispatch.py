@@ -9,6 +9,7 @@ import signal
 from gpulayer.runtime import frames, ladder, shapes, world
 from gpulayer.runtime.attaches import Attach
 from gpulayer.runtime.journal import is_name
+from gpulayer.runtime.leases import Leases
 from gpulayer.runtime.peers import Peer
 from gpulayer.runtime.roster import refusal
 from gpulayer.runtime.spawn import FULL, SpawnError
@@ -56,6 +57,7 @@ class Dispatch:
         self._clock = clock
         self._changed = changed
         self._leave_home = leave
+        self._leases = Leases(loop, self._lease_over)
         self._attaches: dict[Peer, Attach] = {}
         self._next_attach = 0
         self.peers: set[Peer] = set()
@@ -208,6 +210,17 @@ class Dispatch:
         self._task(request).cancel(request["mode"], grace, request.get("reason"))
         return {}
 
+    def _lease(self, peer: Peer, request: dict[str, Any], fds: dict[str, int]) -> dict[str, Any]:
+        if peer.role != AGENT:
+            raise RequestError("bad-request", "only the agent may say that")
+        self._leases.renew(request["until"])
+        return {}
+
+    def _lease_over(self, task_id: str) -> None:
+        task = self._roster.get(task_id)
+        if task is not None:
+            task.cancel("kill", 0, "worker_lost")
+
     def _tail(self, peer: Peer, request: dict[str, Any], fds: dict[str, int]) -> None:
         self._task(request).tails.ask(peer, request)
 
@@ -319,6 +332,7 @@ _WORDS: dict[str, Callable[[Dispatch, Peer, dict[str, Any], dict[str, int]], Any
     "attach": Dispatch._attach,
     "start": Dispatch._start,
     "cancel": Dispatch._cancel,
+    "lease": Dispatch._lease,
     "tail": Dispatch._tail,
     "list": Dispatch._list,
     "forget": Dispatch._forget,

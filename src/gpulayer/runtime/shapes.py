@@ -110,6 +110,7 @@ REQUESTS: dict[str, dict[str, Any]] = {
     },
     "start": {"task": _TASK, "tail": _TAIL},
     "cancel": {"mode": str, "grace_seconds": float, "reason": str},
+    "lease": {"until": Each(float)},
     "tail": _TAIL,
     "environ": {"envelope_id": str, "names": [str]},
     "redact": {"texts": [str]},

@@ -21,6 +21,8 @@ The protocol (frames: `gpulayer.runtime.frames`). Requests are `{"op", "seq", ..
               seq. Twice-safe by task_id. Errors: envelope-lost, folder-gone, not-found,
               not-executable, spawn-failed; their "exit" is the record a client was shown.
     cancel    task_id, mode "int" | "term" | "kill", grace_seconds, reason? Twice-safe.
+    lease     until {task_id: boot time}: these end then, reason worker_lost, unless it is said
+              again; all others run on. For the agent alone.
     tail      task_id, offset, max_bytes -> bytes, size, eof, exit, then one L frame if bytes > 0.
               Waits for bytes past offset, or the end.
     list      -> tasks

@@ -44,6 +44,8 @@ class Agent:
         self._capabilities = capabilities
         self._capabilities_told = True
         self._refusals = Refusals()
+        self._has_leases = False
+        """The supervisor was told of some."""
         self._listed = False
         """A supervisor has said once what it has, so the inventory is whole."""
         self._supervised = False
@@ -206,8 +208,12 @@ class Agent:
         return []
 
     def _heard(self, sent_at: float) -> list[say.Instruction]:
+        """An exchange that was sent then is answered: how long may what runs go on?"""
         self._last_heard = sent_at
-        return [say.Remember(sent_at)]
+        backstop = self._session.backstop
+        until = {slot.task_id: slot.authorised_at + backstop for slot in self.slots.leased()}
+        is_news, self._has_leases = bool(until) or self._has_leases, bool(until)
+        return [say.Remember(sent_at), *([say.Lease(until)] if is_news else [])]
 
     def _orders(self, orders: tuple[Cancel, ...]) -> list[say.Instruction]:
         out: list[say.Instruction] = []

@@ -139,6 +139,8 @@ class Driver:
                 self._ships.put(instruction)
             case say.Remember(at):
                 self._remember(at)
+            case say.Lease(until):
+                self._ask("lease", until=dict(until))
             case say.Run():
                 # Bound to this very link: after a loss the agent asks again, for the next one.
                 link = self._link

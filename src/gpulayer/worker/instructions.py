@@ -43,6 +43,15 @@ class Remember:
 
 
 @dataclass(frozen=True, slots=True)
+class Lease:
+    """Tell the supervisor how long which tasks may run without another word: for the case that
+    this agent is stopped or dead by then. All others run on."""
+
+    until: Mapping[str, float]
+    """Task id -> boot time."""
+
+
+@dataclass(frozen=True, slots=True)
 class Run:
     """Prepare and start a task: `TaskStarted`, `TaskRefused`, or nothing when the supervisor went
     away meanwhile. The same task may be asked for again after `SupervisorListed`. One that is
@@ -133,6 +142,7 @@ Instruction = (
     | SendReport
     | SendAcquire
     | Remember
+    | Lease
     | Run
     | Tail
     | Ship

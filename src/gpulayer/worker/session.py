@@ -110,6 +110,11 @@ class Session:
         return self.lease * (1 - MARGIN_PART)
 
     @property
+    def backstop(self) -> float:
+        """When the supervisor ends it, if the agent could not; before the lease is over."""
+        return self.lease * (1 - MARGIN_PART / 2)
+
+    @property
     def park(self) -> float:
         return self.lease * PARK_PART
 

@@ -150,6 +150,15 @@ class Slots:
                 out.append(Run(slot.assignment, slot.run))
         return out
 
+    def leased(self) -> list[Slot]:
+        """What runs and would be given out again. (Others would be while their start has not been
+        acknowledged; that moment is not worth a word.)"""
+        return [
+            slot
+            for slot in self
+            if slot.phase == "running" and slot.may_lapse and slot.note.get("again", True)
+        ]
+
     def order(self, slot: Slot, order: Cancel) -> list[Instruction]:
         """Ask for the end of a task; a weaker or equal wish than the last one changes nothing."""
         if slot.order is not None and _FIRMNESS[order.mode] <= _FIRMNESS[slot.order.mode]:
@@ -207,7 +216,8 @@ class Slots:
 
     def collected(self, slot: Slot, ending: Exit) -> None:
         if slot.exit is None:
-            lapsed = slot.lapsed and ending.outcome == TaskState.CANCELLED
+            is_over = slot.lapsed or ending.reason == Reason.WORKER_LOST  # by the supervisor
+            lapsed = is_over and ending.outcome == TaskState.CANCELLED
             slot.exit = _lapsed(ending) if lapsed else ending
 
     def found(self, slot: Slot, listed: bool, now: float) -> list[Instruction]:

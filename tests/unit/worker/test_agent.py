@@ -393,6 +393,36 @@ def test_the_lease_counts_from_the_sending_of_what_was_answered(desk: Desk) -> N
     assert desk.newest(say.Remember).at == slot.authorised_at
 
 
+def test_the_supervisor_is_told_how_long_what_may_go_again_may_run(desk: Desk) -> None:
+    kept = desk.running(job_id="kept")
+    assert desk.all(say.Lease) == []
+    task_id = desk.running(retries=1)
+    slot = desk.agent.slots.get(task_id)
+    assert slot is not None
+    assert desk.newest(say.Lease).until == {task_id: slot.authorised_at + 27.5}
+    desk.ended(task_id)
+    desk.answer_report()
+    assert desk.newest(say.Lease).until == {}, "and that nothing has a time any more"
+    before = len(desk.all(say.Lease))
+    desk.pass_time(5.0)
+    desk.answer_report()
+    assert len(desk.all(say.Lease)) == before
+    assert desk.agent.slots.get(kept) is not None
+
+
+def test_what_the_supervisor_ended_is_a_loss_to_any_agent() -> None:
+    desk = Desk(last_heard=99.0, listed=False)
+    desk.hear(heard.SupervisorListed((Attached("t1", 1, "job", 0, {"again": True}),)))
+    desk.register()
+    asked = desk.newest(say.Ship)
+    desk.hear(heard.LogShipped(asked.session, "t1", asked.number, 0))
+    desk.answer_report()
+    desk.ended("t1", {**CANCELLED, "reason": "worker_lost"})
+    (news,) = desk.report().tasks
+    assert news.exit is not None
+    assert (news.exit.outcome, news.exit.reason) == ("lost", "worker_lost")
+
+
 def test_a_new_agent_goes_on_with_the_lease_of_the_old_one() -> None:
     for last_heard, ends in ((90.0, 0), (70.0, 1)):
         desk = Desk(last_heard=last_heard, listed=False)
