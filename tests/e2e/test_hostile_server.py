@@ -273,6 +273,17 @@ def test_who_may_not_store_sends_nothing(served: Served) -> None:
         assert status(line.say(head)) == 403
 
 
+def test_a_packed_body_is_not_unpacked(served: Served) -> None:
+    import gzip
+
+    body = gzip.compress(b'{"spec": {}}')
+    lines = ("Content-Encoding: gzip", f"Content-Length: {len(body)}")
+    with Line(served) as line:
+        answer = line.say(request(served.token("submitter"), *lines, method="POST") + body)
+    assert status(answer) == 400
+    assert b"without an encoding" in answer
+
+
 # --- races --------------------------------------------------------------------------------------
 
 

@@ -112,6 +112,20 @@ def test_plain_http_is_for_this_machine(home: Served) -> None:
     assert home.said["fingerprint"] is None
     assert home.login.startswith("http://127.0.0.1:")
     assert home.admin.call("GET", "/v1/jobs") == {"jobs": []}
+    for name in ("evil.example", "localhost.evil.example", "10.0.0.1"):  # DNS rebinding
+        with pytest.raises(GPULayerError) as caught:
+            home.admin.request("GET", "/v1/jobs", headers={"Host": name})
+        assert caught.value.code in ("not-allowed", "not-a-server")
+
+
+def test_what_it_was_told_is_not_among_its_arguments(home: Served) -> None:
+    other = str(home.folder / "secret-db.sqlite")
+    home.begin("--database", other)
+    pid = home.pid("plane")
+    with open(f"/proc/{pid}/cmdline") as file:
+        assert "secret-db" not in file.read()
+    assert os.path.exists(other)
+    assert home.said["database"] == "sqlite"
 
 
 def test_rights_are_handed_out_and_taken_back_from_the_command_line(home: Served) -> None:

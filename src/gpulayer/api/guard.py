@@ -8,6 +8,7 @@ socket is the plane's own user and needs no credential.
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -26,6 +27,7 @@ from gpulayer.control_plane.wakeups import right_topic
 from gpulayer.errors import GPULayerError, NotFoundError, RefusedError, UsageError
 
 Headers = Sequence[tuple[bytes, bytes]]
+_LOOPBACK = re.compile(rb"(localhost|127(\.\d{1,3}){3}|\[::1\])(:\d{1,5})?")
 
 
 class Guard:
@@ -36,7 +38,13 @@ class Guard:
         self._attempts = Attempts(SystemClock())
 
     def admit(
-        self, headers: Headers, route: Route, *, is_private: bool, address: str = ""
+        self,
+        headers: Headers,
+        route: Route,
+        *,
+        is_private: bool,
+        is_plain: bool = False,
+        address: str = "",
     ) -> Principal:
         """Who calls, once it is known that they speak our language and may come this far.
 
@@ -46,7 +54,8 @@ class Guard:
         if is_private:
             principal = LOCAL
         else:
-            _refuse_browsers(headers)
+            _refuse_browsers(headers, is_plain=is_plain)
+            _refuse_packed(headers)
             try:
                 principal = self._principal(headers)
             except RefusedError:
@@ -182,14 +191,24 @@ def _not_there(route: Route, call: Call) -> GPULayerError:
     return NotFoundError("job-not-found", f"no job is called {name!r}", hint="gpulayer ps -a")
 
 
-def _refuse_browsers(headers: Headers) -> None:
+def _refuse_browsers(headers: Headers, *, is_plain: bool) -> None:
     """A page of another site may make a browser call us, and there is no reason for it to: no
-    token of ours ever is in a browser (Fetch standard, 2.2 and 3.2; Fetch Metadata)."""
+    token of ours ever is in a browser (Fetch standard, 2.2 and 3.2; Fetch Metadata). Without TLS
+    such a page may also give its own name our address, which the Host header then tells."""
     for name, value in headers:
+        if name == b"host" and is_plain and _LOOPBACK.fullmatch(value) is None:
+            raise RefusedError("not-allowed", "this plane is for its own machine alone")
         if name == b"origin" or (
             name == b"sec-fetch-site" and value not in (b"same-origin", b"none")
         ):
             raise RefusedError("not-allowed", "pages of other sites may not call this plane")
+
+
+def _refuse_packed(headers: Headers) -> None:
+    """A small body that grows is a way to fill memory, and none of ours is packed."""
+    for name, value in headers:
+        if name == b"content-encoding" and value.lower() != b"identity":
+            raise UsageError("usage", "a request's body is sent as it is, without an encoding")
 
 
 def newer_client(headers: Headers, error: GPULayerError) -> GPULayerError:

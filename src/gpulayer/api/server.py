@@ -105,7 +105,13 @@ class App:
         guard = self._handlers.guard
         address = "" if request.client is None else request.client.host
         headers = request.scope["headers"]
-        principal = guard.admit(headers, route, is_private=is_private, address=address)
+        principal = guard.admit(
+            headers,
+            route,
+            is_private=is_private,
+            is_plain=request.scope.get("scheme") == "http",
+            address=address,
+        )
         nothing = None if route.method == "GET" else b""
         call = Call(
             request.path_params,

@@ -56,7 +56,7 @@ def command(
         "port": address.port,
         "advertise": advertise,
         "name": server_name or os.uname().nodename.partition(".")[0],
-        "database": database or "",
+        "database": _database(database),
         "artifacts": os.path.abspath(artifacts) if artifacts else "",
         "durability": durability or "power",
         "has_worker": not no_worker,
@@ -66,4 +66,11 @@ def command(
         "json": as_json,
         "quiet": quiet,
     }
-    daemon.stay("gpulayer.cli.serve_process", [*places.argv(), json.dumps(asked)])
+    daemon.stay("gpulayer.cli.serve_process", places.argv(), json.dumps(asked))
+
+
+def _database(asked: str | None) -> str:
+    """A URL as it is, a file by its whole path, nothing for the home's own."""
+    if not asked or "://" in asked:
+        return asked or ""
+    return os.path.abspath(asked)

@@ -1,4 +1,4 @@
-"""What `gpulayer serve` turns itself into; its arguments: those of `Places.argv`, and a JSON text.
+"""What `gpulayer serve` turns itself into: HOME RUNTIME STATE BULK, and the rest as `daemon.heard`.
 
 The port comes first: where it is taken, nothing of the home has been touched. Then the seat, from
 the local plane if that has it, and from there on it is a plane as any other (`sdk.plane_host`).
@@ -17,7 +17,7 @@ from gpulayer.clock import SystemClock, SystemIds
 from gpulayer.contracts.principals import LOCAL, CredentialKind, Role
 from gpulayer.control_plane.enrolment import Grant
 from gpulayer.errors import SLUGS, GPULayerError, RefusedError
-from gpulayer.runtime import hardening
+from gpulayer.runtime import daemon, hardening
 from gpulayer.sdk import certificate, listening, local, siblings
 from gpulayer.sdk.handover import take_seat
 from gpulayer.sdk.places import Places
@@ -35,7 +35,7 @@ def main() -> None:
     os.environ["PYDANTIC_DISABLE_PLUGINS"] = "__all__"
     render.prepare_streams()
     hardening.harden()
-    asked = json.loads(sys.argv[5])
+    asked = json.loads(daemon.heard())
     try:
         _serve(Places.from_argv(sys.argv[1:5]), asked)
     except GPULayerError as error:
@@ -77,7 +77,7 @@ def _serve(places: Places, asked: dict[str, Any]) -> None:
         "address": str(told),
         "fingerprint": None if cert is None else cert.fingerprint,
         "durability": asked["durability"],
-        "database": asked["database"].partition("://")[0] or "sqlite",
+        "database": "postgresql" if "://" in asked["database"] else "sqlite",
     }
     kind = Kind.served(
         Front(sock, None if cert is None else cert.context(), facts),

@@ -57,6 +57,8 @@ class Access:
         """Raise `unauthorized` when what it came in with is no good any more: for calls that were
         held."""
         if principal.credential_id:
+            # Another plane may have written, and its word is why we look: nothing is believed.
+            self._believed.pop(principal.credential_id, None)
             row = self._known(principal.credential_id)
             why = "it is gone" if row is None else rules.why_not(row, self._ports.clock.now())
             if why:

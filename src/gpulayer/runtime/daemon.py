@@ -35,6 +35,8 @@ _KEPT = frozenset(
 )
 _KEPT_PREFIXES = ("LC_", "XDG_")
 
+_SAID = "GPULAYER_SAID"
+
 _CODE = (
     "import sys; sys.path.insert(0, {root!r}); from gpulayer.runtime import daemon; "
     "daemon.{act}; from {module} import main; main()"
@@ -90,14 +92,22 @@ def begin(
         os.close(sink)
 
 
-def stay(module: str, argv: Sequence[str]) -> NoReturn:
+def stay(module: str, argv: Sequence[str], said: str = "") -> NoReturn:
     """Turn this very process into `module.main()`: in its terminal, under its pid, and otherwise
-    as clean as a daemon. Whoever looks for our processes finds it as one."""
+    as clean as a daemon. Whoever looks for our processes finds it as one.
+
+    `said` is for `heard`, and not among the arguments, which everybody on the machine can read.
+    """
     code = _code(module, "settle()")
     sys.stdout.flush()
     sys.stderr.flush()
     words = [sys.executable, "-I", "-c", code, *argv]
-    os.execve(sys.executable, words, _environment(os.environ))
+    os.execve(sys.executable, words, {**_environment(os.environ), _SAID: said})
+
+
+def heard() -> str:
+    """What was said to `stay`. Once: no child inherits it."""
+    return os.environ.pop(_SAID, "")
 
 
 def settle() -> None:
