@@ -41,6 +41,12 @@ class Rule:
 
 def worst_first(checks: Iterable[Check]) -> tuple[Check, ...]:
     """NEVER, UNKNOWN, BUSY, YES; equals stay in their order."""
+    checks = tuple(checks)
+    for check in checks:
+        if check.fit is not Fit.YES:
+            break
+    else:
+        return checks
     return tuple(check for fit in _WORST_FIRST for check in checks if check.fit is fit)
 
 

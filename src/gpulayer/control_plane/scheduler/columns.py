@@ -7,7 +7,7 @@ changes is looked at again when somebody next asks.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import Any
 
 from gpulayer.contracts.decision import Check, Fit, Placement, Shape, WorkerView
@@ -118,11 +118,18 @@ class Column:
 
     def checks(self, machine: Machine) -> tuple[Check, ...]:
         """The answer for one machine as it is now."""
-        return self._answer(machine)[0]
+        fact = self.rule.fact(self._need, machine)
+        return (self._answers.get(fact) or self._judge(fact))[0]
 
-    def passes(self, machine: Machine) -> bool:
-        """Whether one machine, as it is now, passes."""
-        return not self._answer(machine)[1]
+    def test(self) -> Callable[[Machine], bool]:
+        """Whether one machine, as it is now, passes: the hottest question of a pass."""
+        fact_of, need, known, judge = self.rule.fact, self._need, self._answers.get, self._judge
+
+        def passes(machine: Machine) -> bool:
+            fact = fact_of(need, machine)
+            return not (known(fact) or judge(fact))[1]
+
+        return passes
 
     def refresh(self, machines: Sequence[Machine], changed: Sequence[int]) -> None:
         """Bring the groups up to date with the machines that changed since the last time."""

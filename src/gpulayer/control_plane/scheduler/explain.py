@@ -53,7 +53,7 @@ def verdicts(
         found = [_verdict(columns, fleet.machine(worker_id)) for worker_id in chosen]
     else:
         found = [_group(fleet, columns, bits) for bits in fleet.groups(columns).values()]
-    return tuple(sorted(found, key=_distance))
+    return tuple(sorted(found, key=_distance) if len(found) > 1 else found)
 
 
 def full_table(snapshot: Snapshot, shape_id: ShapeId) -> tuple[Verdict, ...]:

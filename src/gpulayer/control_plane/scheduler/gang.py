@@ -5,7 +5,7 @@ All tasks of a gang go to distinct workers of one target; the targets are tried 
 
 from __future__ import annotations
 
-from heapq import heapify, heappop, heappush
+from heapq import heapify, heappop, heappush, heapreplace
 
 from gpulayer.contracts.decision import Placement, Shape
 from gpulayer.control_plane.scheduler import devices, ranking, topology
@@ -24,7 +24,7 @@ class Candidates:
     def __init__(self, fleet: Fleet, shape: Shape, columns: list[Column]) -> None:
         self._machines = fleet.machines
         self._shape = shape
-        self._changing = [column for column in columns if column.rule.changes]
+        self._tests = [column.test() for column in columns if column.rule.changes]
         self._need = devices.need_of(shape)
         self._usable: dict[tuple[Layout | None, int], int] = {}
         self._choices: dict[tuple[Layout, int], Choice] = {}
@@ -38,30 +38,48 @@ class Candidates:
     def pick(self) -> tuple[Placement, ...]:
         """The placements of one job, to be taken at once; empty when it cannot be placed now."""
         for heap in self._heaps.values():
-            found: list[Machine] = []
-            placed: tuple[Placement, ...] = ()
-            while heap and len(found) < self._shape.nodes:
-                machine = self._best(heap)
-                if machine is not None:
-                    found.append(machine)
-            if len(found) == self._shape.nodes:
-                placed = tuple(self._placement(m, rank) for rank, m in enumerate(found))
-            for machine in found:
-                heappush(heap, self._entry(machine))
+            placed = self._gang(heap) if self._shape.nodes > 1 else self._single(heap)
             if placed:
                 return placed
         return ()
 
+    def _single(self, heap: list[_Entry]) -> tuple[Placement, ...]:
+        """The worker stays where it is: what it gives makes its entry one to look at again."""
+        machine = self._best(heap)
+        return () if machine is None else (self._placement(machine, 0),)
+
+    def _gang(self, heap: list[_Entry]) -> tuple[Placement, ...]:
+        found: list[tuple[Machine, _Entry]] = []
+        while len(found) < self._shape.nodes:
+            machine = self._best(heap)
+            if machine is None:
+                break
+            found.append((machine, heappop(heap)))
+        for _, entry in found:
+            heappush(heap, entry)
+        if len(found) < self._shape.nodes:
+            return ()
+        return tuple(self._placement(machine, rank) for rank, (machine, _) in enumerate(found))
+
     def _best(self, heap: list[_Entry]) -> Machine | None:
-        """Take the first worker off. None: it had changed and was put back where it belongs now,
+        """The first worker, still in its place. One that has changed is put where it belongs now,
         or dropped when it no longer fits."""
-        rank, version = heappop(heap)
-        machine = self._machines[rank[-1]]
-        if version == machine.version:
-            return machine
-        if all(column.passes(machine) for column in self._changing):
-            heappush(heap, self._entry(machine))
+        while heap:
+            rank, version = heap[0]
+            machine = self._machines[rank[-1]]
+            if version == machine.version:
+                return machine
+            if self._still_fits(machine):
+                heapreplace(heap, self._entry(machine))
+            else:
+                heappop(heap)
         return None
+
+    def _still_fits(self, machine: Machine) -> bool:
+        for passes in self._tests:  # noqa: SIM110  all() costs twice that
+            if not passes(machine):
+                return False
+        return True
 
     def _entry(self, machine: Machine) -> _Entry:
         if self._need is None:
