@@ -15,10 +15,15 @@ from typing import Any
 
 import pytest
 
+from gpulayer.api import credentials
+from gpulayer.clock import SystemIds
+from gpulayer.contracts.principals import CredentialKind
 from tests.support.local_home import LocalHome
 from tests.support.wrong_values import places_in, replaced
 
 pytestmark = pytest.mark.e2e
+
+KINDS = (CredentialKind.JOIN, CredentialKind.CLIENT, CredentialKind.WORKER)
 
 WRONG: tuple[Any, ...] = (
     None,
@@ -163,6 +168,26 @@ def bodies(home: LocalHome) -> dict[str, dict[str, Any]]:
             "load": {},
         },
         "/v1/worker/acquire": {**me, "park_seconds": 0},
+        **rights(),
+    }
+
+
+def rights() -> dict[str, dict[str, Any]]:
+    """The same of the routes that hand out rights."""
+    code, client, session = (credentials.make(kind, SystemIds()).reveal() for kind in KINDS)
+    grant = {"role": "viewer", "name": "x", "ttl_seconds": 60.0, "labels": {"a": "b"}}
+    return {
+        "/v1/enrol": {
+            "code": code,
+            "token": session,
+            "name": "x",
+            "previous": session,
+            "may_rename": True,
+        },
+        "/v1/invites": {**grant, "code": code, "uses": 1, "mine": False},
+        "/v1/tokens": {**grant, "token": client, "mine": True},
+        "/v1/workers/other/label": {"labels": {"a": "b"}},
+        "/v1/worker/renew": {"worker_id": "other", "token": session},
     }
 
 

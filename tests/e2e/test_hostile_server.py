@@ -273,6 +273,13 @@ def test_who_may_not_store_sends_nothing(served: Served) -> None:
         assert status(line.say(head)) == 403
 
 
+@pytest.mark.parametrize("path", ["/v1/worker/acquire", "/v1/worker/report", "/v1/jobs/batch"])
+def test_of_who_is_not_known_no_body_is_read(served: Served, path: str) -> None:
+    head = request("", "Content-Length: 1000000000000", method="POST", path=path)
+    with Line(served) as line:
+        assert status(line.say(head)) == 401
+
+
 def test_a_packed_body_is_not_unpacked(served: Served) -> None:
     import gzip
 

@@ -12,7 +12,7 @@ import hmac
 from collections.abc import Callable, Collection
 from concurrent.futures import Future
 
-from gpulayer.contracts.ids import WorkerId
+from gpulayer.contracts.ids import LOCAL_WORKER, WorkerId
 from gpulayer.contracts.principals import AuditEvent, Credential, Presented, Principal, Role
 from gpulayer.contracts.states import Reason
 from gpulayer.control_plane.endings import end_tasks
@@ -85,6 +85,13 @@ class Access:
     def revoke_worker(self, worker_id: WorkerId, by: Principal) -> Future[list[str]]:
         """Its sessions are no good any more, what it runs is lost, and it is forgotten. The ids
         of the sessions. Twice-safe."""
+        if worker_id == LOCAL_WORKER:
+            raise RefusedError(
+                "not-allowed",
+                "the worker of the server's own machine has no session to revoke",
+                why="it is the server's user; `serve --no-worker` goes without it",
+                hint=f"gpulayer worker drain {worker_id}",
+            )
         now = self._ports.clock.now()
 
         def take_back(tx: Tx) -> tuple[list[str], set[str]]:

@@ -21,6 +21,7 @@ from gpulayer.contracts.principals import (
     Role,
 )
 from gpulayer.control_plane.access import is_same, noted, unauthorized
+from gpulayer.control_plane.labels import checked
 from gpulayer.control_plane.lifecycle import credentials as rules
 from gpulayer.control_plane.ports import Ports, Tx, then
 from gpulayer.errors import GPULayerError, RefusedError, UsageError
@@ -178,6 +179,7 @@ class Enrolments:
             raise RefusedError("not-allowed", f"a {by.role} cannot make a {grant.role}")
         if grant.name:
             _check_name(grant.name)
+        checked(grant.labels)
         now = self._ports.clock.now()
         made = Credential(
             id=new.id,

@@ -18,7 +18,7 @@ from gpulayer.contracts.records import Task, Worker
 from gpulayer.contracts.states import LIVE_TASK_STATES, Reason, TaskState
 from gpulayer.control_plane.endings import end_tasks, reconnect
 from gpulayer.control_plane.envelopes import Envelopes
-from gpulayer.control_plane.labels import with_granted
+from gpulayer.control_plane.labels import checked, with_granted
 from gpulayer.control_plane.lifecycle.tasks import lost
 from gpulayer.control_plane.ports import Ports, Tx, commit, then
 from gpulayer.control_plane.sessions import Session, Sessions
@@ -88,7 +88,7 @@ class Registry:
 
         def labelled(worker: Worker) -> Worker:
             merged = {**worker.labels, **labels}
-            granted = {key: value for key, value in merged.items() if value is not None}
+            granted = checked({key: value for key, value in merged.items() if value is not None})
             capabilities = {**worker.capabilities, "labels": granted}
             WorkerCapabilities.from_json(capabilities)
             return dataclasses.replace(worker, labels=granted, capabilities=capabilities)

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from gpulayer._version import __version__
+from gpulayer.api.listener import PRIVATE
 from gpulayer.clock import Clock
 from gpulayer.contracts.messages import WIRE
 from gpulayer.runtime import crash
@@ -57,7 +58,7 @@ class Gate:
             return
         if crash.is_armed:
             send = _mortal(scope["path"].rpartition("/")[2], send)
-        if scope["path"] == "/v1/worker/acquire":
+        if scope["path"] == "/v1/worker/acquire" and scope.get("state", {}).get(PRIVATE):
             await self._parked_by_worker(scope, receive, send)
             return
         if scope["path"].startswith("/v1/worker/"):
@@ -72,7 +73,8 @@ class Gate:
             self._last = self._clock.monotonic()
 
     async def _parked_by_worker(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """The worker's held connection: its end is the first news of a worker's death."""
+        """The held connection of this machine's worker: its end is the first news of its death.
+        Its body is read here, which nothing does for a stranger before it is known."""
         heard: deque[Message] = deque()
         while not heard or heard[-1].get("more_body"):
             heard.append(await receive())

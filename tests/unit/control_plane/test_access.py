@@ -188,6 +188,33 @@ def test_a_revoked_worker_loses_what_it_runs_and_its_name_is_free(door: Knocking
     assert kinds(door)[-1] == "enrolled"
 
 
+@pytest.mark.parametrize(
+    ("labels", "is_fine"),
+    [
+        ({str(n): "" for n in range(64)}, True),
+        ({str(n): "" for n in range(65)}, False),
+        ({"k" * 63: "v" * 255}, True),
+        ({"k" * 64: ""}, False),
+        ({"k": "v" * 256}, False),
+        ({"": "v"}, False),
+        ({"k": "\x1b[31m"}, False),
+        ({"k": 1}, False),
+    ],
+)
+def test_labels_have_limits(door: Knocking, labels: dict[str, Any], is_fine: bool) -> None:
+    door.env.worker("w1")
+    for path in ("/v1/workers/w1/label", "/v1/invites"):
+        body = {"labels": labels, "code": door.made(CredentialKind.JOIN).reveal()}
+        status, _ = door.ask("POST", path, body, token=door.token("admin"))
+        assert status == (200 if is_fine else 400)
+
+
+def test_the_servers_own_worker_is_not_sent_away(door: Knocking) -> None:
+    door.env.worker("local")
+    status, told = door.ask("POST", "/v1/workers/local/revoke", {}, token=door.token("admin"))
+    assert (status, told["error"]["code"]) == (403, "not-allowed")
+
+
 @pytest.mark.parametrize("role", ["viewer", "submitter", "operator", "admin"])
 def test_nobody_hands_out_more_than_they_have(door: Knocking, role: str) -> None:
     me = Principal(Role(role), "me", "x")
