@@ -99,6 +99,13 @@ def read_code(text: str) -> Secret:
     return Secret(plain, Presented(CredentialKind.JOIN, plain[:CODE_ID], _digest(plain)))
 
 
+def read_way_in(text: str) -> Secret:
+    """What is traded for a credential: a code, or an instance's token."""
+    if text.startswith(_PREFIX_OF[CredentialKind.INSTANCE]):
+        return read(text, CredentialKind.INSTANCE)
+    return read_code(text)
+
+
 def from_header(value: str) -> Secret:
     """Of an `Authorization` header (RFC 6750): exactly `Bearer `, and a token."""
     scheme, _, text = value.partition(" ")

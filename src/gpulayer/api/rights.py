@@ -43,7 +43,7 @@ class Rights:
         body = _with(call.body, _ENROL, "code", "token", "name")
         previous = body.get("previous")
         wish = Enrolment(
-            code=credentials.read_code(body["code"]).presented,
+            code=credentials.read_way_in(body["code"]).presented,
             new=credentials.read(body["token"]).presented,
             name=body["name"],
             may_rename=bool(body.get("may_rename")),

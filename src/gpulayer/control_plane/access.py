@@ -13,7 +13,14 @@ from collections.abc import Callable, Collection
 from concurrent.futures import Future
 
 from gpulayer.contracts.ids import LOCAL_WORKER, WorkerId
-from gpulayer.contracts.principals import AuditEvent, Credential, Presented, Principal, Role
+from gpulayer.contracts.principals import (
+    AuditEvent,
+    Credential,
+    CredentialKind,
+    Presented,
+    Principal,
+    Role,
+)
 from gpulayer.contracts.states import Reason
 from gpulayer.control_plane.endings import end_tasks
 from gpulayer.control_plane.lifecycle import credentials as rules
@@ -24,6 +31,7 @@ from gpulayer.control_plane.wakeups import right_topic, worker_topic
 from gpulayer.errors import NotFoundError, RefusedError
 
 _NOBODY = "0" * 64
+_BEARERS = (CredentialKind.CLIENT, CredentialKind.WORKER)
 _MOST_BELIEVED = 10_000
 
 
@@ -45,6 +53,8 @@ class Access:
         is_it = hmac.compare_digest(_NOBODY if row is None else row.digest, shown.digest)
         if row is None or not is_it or row.kind is not shown.kind:
             raise unauthorized("this plane does not know it")
+        if row.kind not in _BEARERS:
+            raise unauthorized("it is good for coming in once, and not for calling", row)
         now = self._ports.clock.now()
         why = rules.why_not(row, now)
         if why:

@@ -7,7 +7,6 @@ credential. A refusal of a code is noted as much as its use; notes hold ids alon
 
 from __future__ import annotations
 
-import hmac
 import re
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
@@ -29,6 +28,8 @@ from gpulayer.errors import GPULayerError, RefusedError, UsageError
 NAME = re.compile(r"[A-Za-z0-9_.-]{1,63}")
 TAKEN_WORDS = frozenset({"local", "here", "any", "remote", "cloud", "last"})
 """Mean something else in `--on`."""
+_CODES = (CredentialKind.JOIN, CredentialKind.INSTANCE)
+"""Are traded for another."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +77,7 @@ class Enrolments:
 
         def trade(tx: Tx) -> Credential | GPULayerError:
             code = tx.credential(wish.code.id)
-            if code is None or not hmac.compare_digest(code.digest, wish.code.digest):
+            if code is None or not is_same(code, wish.code):
                 refusal: GPULayerError = unauthorized("this plane does not know the code")
             else:
                 known = tx.credential(wish.new.id)
@@ -127,6 +128,12 @@ class Enrolments:
         seconds = _lifetime(grant.seconds, settings.code_seconds, settings.code_seconds_most)
         return self._mint(code, grant, by, seconds, grant.uses)
 
+    def expect(self, instance: Presented, grant: Grant, by: Principal) -> Future[Credential]:
+        """The token of one instance that is being started: it lets one worker of exactly
+        `grant.name` in, once, soon. A second use is noted as `refused`."""
+        seconds = self._ports.settings.instance_seconds
+        return self._mint(instance, grant, by, seconds, uses=1)
+
     def mint(self, token: Presented, grant: Grant, by: Principal) -> Future[Credential]:
         """A person's token."""
         settings = self._ports.settings
@@ -143,6 +150,8 @@ class Enrolments:
         if known is not None:
             return _taken(wish.new.id)
         is_worker = code.role is Role.WORKER
+        if code.kind is CredentialKind.INSTANCE and wish.name != code.name:
+            return unauthorized("it is another instance's", code)
         wanted = CredentialKind.WORKER if is_worker else CredentialKind.CLIENT
         if wish.new.kind is not wanted:
             verb = "join" if is_worker else "login"
@@ -174,8 +183,8 @@ class Enrolments:
     def _mint(
         self, new: Presented, grant: Grant, by: Principal, seconds: float, uses: int | None
     ) -> Future[Credential]:
-        is_code_of_worker = new.kind is CredentialKind.JOIN and grant.role is Role.WORKER
-        if not is_code_of_worker and not rules.is_within(grant.role, by.role):
+        lets_in_a_worker = new.kind in _CODES and grant.role is Role.WORKER
+        if not lets_in_a_worker and not rules.is_within(grant.role, by.role):
             raise RefusedError("not-allowed", f"a {by.role} cannot make a {grant.role}")
         if grant.name:
             _check_name(grant.name)
@@ -186,7 +195,7 @@ class Enrolments:
             kind=new.kind,
             digest=new.digest,
             role=grant.role,
-            owner=grant.owner or ("" if new.kind is CredentialKind.JOIN else new.id),
+            owner=grant.owner or ("" if new.kind in _CODES else new.id),
             name=grant.name,
             created_at=now,
             issued_by=by.credential_id,

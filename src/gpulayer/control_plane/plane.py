@@ -192,6 +192,9 @@ class ControlPlane:
     def invite(self, code: Presented, grant: Grant, by: Principal) -> Future[Credential]:
         return self._enrolments.invite(code, grant, by)
 
+    def expect(self, instance: Presented, grant: Grant, by: Principal) -> Future[Credential]:
+        return self._enrolments.expect(instance, grant, by)
+
     def mint(self, token: Presented, grant: Grant, by: Principal) -> Future[Credential]:
         return self._enrolments.mint(token, grant, by)
 

@@ -188,6 +188,26 @@ def test_a_revoked_worker_loses_what_it_runs_and_its_name_is_free(door: Knocking
     assert kinds(door)[-1] == "enrolled"
 
 
+def test_an_instances_token_lets_in_that_instance_once(door: Knocking) -> None:
+    token = door.made(CredentialKind.INSTANCE)
+    grant = Grant(Role.WORKER, name="i-1", labels={"provider": "aws"})
+    door.env.plane.expect(token.presented, grant, LOCAL).result(0)
+    assert door.ask("GET", "/v1/jobs", token=token.reveal())[0] == 401
+
+    def enrol(name: str) -> int:
+        session = door.made(CredentialKind.WORKER).reveal()
+        body = {"code": token.reveal(), "token": session, "name": name}
+        return door.ask("POST", "/v1/enrol", body)[0]
+
+    assert [enrol("i-2"), enrol("i-1"), enrol("i-1")] == [401, 200, 401]
+    assert kinds(door) == ["minted", "refused", "enrolled", "refused"]
+    late = door.made(CredentialKind.INSTANCE)
+    door.env.plane.expect(late.presented, Grant(Role.WORKER, name="i-3"), LOCAL).result(0)
+    door.env.advance(900, step=300)
+    wish = Enrolment(late.presented, door.made(CredentialKind.WORKER).presented, "i-3")
+    assert "expired" in refusal(door.env.plane.enrol, wish).why
+
+
 @pytest.mark.parametrize(
     ("labels", "is_fine"),
     [
