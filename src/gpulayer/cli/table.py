@@ -175,6 +175,7 @@ FLAGS: dict[str, Flag] = {
     "index": _flag("--index", about="Element of an array job.", metavar="N", type=int),
     "exit_code": _flag("--exit-code", about="End with the job's own exit code.", is_flag=True),
     "force": _flag("--force", about="End running jobs as well.", is_flag=True),
+    "every": _flag("--all", about="Every job that has not ended.", is_flag=True),
     "now": _flag("--now", about="Kill at once, without asking first.", is_flag=True),
     "wait_for": _flag("--timeout", about="Stop waiting after this long; the jobs go on.",
                       metavar="TIME"),

@@ -251,7 +251,8 @@ class SubmissionDesk:
         if not changes:
             return job, set()
         commit(tx, changes)
-        workers = {worker_topic(task.worker_id) for task in tx.live_tasks(job_id=job.id)}
+        held = () if job.state is JobState.QUEUED else tx.live_tasks(job_id=job.id)
+        workers = {worker_topic(task.worker_id) for task in held}
         return tx.job(job.id) or job, workers | {job_topic(job.id), ANY_JOB}
 
     def _told(self, told: tuple[Job, set[str]]) -> Job:
