@@ -89,6 +89,7 @@ def test_a_read_that_breaks_fails_and_the_next_one_is_good(line: CutLine):
 def test_what_cannot_be_found_out_is_said_and_the_same_key_mends_it(line: CutLine, kept: bool):
     store = Store(line.address)
     held = place_one(store)
+    store._writing.patience = (0.0, 0.01)
     line.cut_at(b"COMMIT", delivers=kept, stays_cut=True)
 
     def command(tx: Tx) -> int:

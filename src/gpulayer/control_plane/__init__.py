@@ -6,6 +6,7 @@
       foresight    plan                           reports      heartbeats, starts, ends
       queries      looking                        reconcile    what time does
       housekeeping gc
+    election                 which of the planes that share a store schedules
     sessions, envelopes      what is remembered between a worker's words; in memory
     endings, orders, views,  shared by the use cases above, which never import each other
     selection

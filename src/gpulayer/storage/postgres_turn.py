@@ -36,6 +36,8 @@ _BEGIN = {
 class PostgresWriting:
     """The writing connection of one plane, replaced when it breaks."""
 
+    patience = PATIENCE
+
     def __init__(self, address: str, where: str, plane: str, home: str) -> None:
         self._address, self._where = address, where
         self._plane, self._home = plane, home
@@ -96,7 +98,7 @@ class PostgresWriting:
         return status is psycopg.pq.TransactionStatus.INTRANS
 
     def recover(self, attempt: int) -> bool:
-        waits = PATIENCE[attempt - 1 :]
+        waits = self.patience[attempt - 1 :]
         if self._is_down:
             waits = waits[:1]  # who comes while the server is away is told so at once
         for wait in waits:
@@ -138,7 +140,7 @@ class PostgresWriting:
         self._cursor = self._connection.cursor()
 
     def _was_kept(self, error: psycopg.Error) -> bool:
-        for attempt in range(1, len(PATIENCE) + 1):
+        for attempt in range(1, len(self.patience) + 1):
             if not self.recover(attempt):
                 break
             try:
