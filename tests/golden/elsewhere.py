@@ -11,9 +11,6 @@ ELSEWHERE = {
         "only an archive that another program made gets it",
         "unit/artifacts/test_extract.py",
     ),
-    "worker-not-found": ("needs a worker that has left", "unit/cli/test_rare_messages.py"),
-    "token-not-found": ("only an administrator of a server meets it", "e2e/test_served.py"),
-    "name-taken": ("needs a server and two workers", "e2e/test_served.py"),
     "port-in-use": ("needs a port that another program holds", "e2e/test_served.py"),
     "too-large": ("its limits are megabytes", "unit/runtime/test_function_runner.py"),
     "database-unreachable": (
@@ -33,7 +30,6 @@ ELSEWHERE = {
     "not-a-server": ("needs another program's port", "unit/api/test_endpoints.py"),
     "disk-full": ("needs a full disk", "store/test_sqlite_file.py"),
     "disk-error": ("needs a failing disk", "store/test_sqlite_file.py"),
-    "not-allowed": ("only an artifact that is a link gets it", "unit/cli/test_rare_messages.py"),
     "plane-full": (
         "needs a queue of a million jobs",
         "unit/control_plane/test_submission.py",

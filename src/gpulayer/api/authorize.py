@@ -76,9 +76,13 @@ def authorize(principal: Principal, action: str, relation: Relation) -> None:
     """Return, or raise `not-allowed`."""
     if not may(principal.role, action, relation):
         whose = {Relation.OTHER: " of others", Relation.ENDED: " that is over"}.get(relation, "")
-        raise RefusedError(
-            "not-allowed",
-            f"a {principal.role} may not do that ({action}{whose})",
-            why=f"the credential {principal.name or principal.credential_id} has that role",
-            hint="gpulayer help roles",
-        )
+        raise refusal(principal, f"{action}{whose}")
+
+
+def refusal(principal: Principal, what: str) -> RefusedError:
+    return RefusedError(
+        "not-allowed",
+        f"a {principal.role} may not do that ({what})",
+        why=f"the credential {principal.name or principal.credential_id} has that role",
+        hint="gpulayer help roles",
+    )

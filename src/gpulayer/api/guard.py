@@ -16,7 +16,7 @@ from gpulayer._version import __version__, ordered
 from gpulayer.api import credentials
 from gpulayer.api.answers import Call, Parked
 from gpulayer.api.attempts import Attempts
-from gpulayer.api.authorize import Relation, authorize, may_at_all
+from gpulayer.api.authorize import Relation, authorize, may_at_all, refusal
 from gpulayer.api.routes import Route
 from gpulayer.api.sse import Message, Stream
 from gpulayer.clock import SystemClock
@@ -68,7 +68,7 @@ class Guard:
                     "this plane wants a token",
                     hint="gpulayer help unauthorized",
                 )
-            authorize(principal, route.action, Relation.OTHER)
+            raise refusal(principal, route.action)
         return principal
 
     def named(self, call: Call) -> Call:

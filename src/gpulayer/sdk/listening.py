@@ -106,7 +106,7 @@ def _cannot(address: Address, error: OSError) -> GPULayerError:
     if error.errno == errno.EADDRINUSE:
         return RefusedError(
             "port-in-use",
-            f"port {address.port} of {address.host} is taken by another program",
+            f"{address} is taken by another program",
             hint=f"gpulayer serve --listen {Address(address.host, address.port + 1)}",
         )
     if error.errno == errno.EACCES:
