@@ -49,7 +49,7 @@ class Host:
 
     def inside(self, *words: str) -> list[str]:
         """The words of a command, run on this host."""
-        return ["ip", "netns", "exec", self.namespace, *words]
+        return ["nsenter", f"--net=/run/netns/{self.namespace}", *words]
 
     def gpulayer(self, *words: str, check: int | None = 0, **how: Any) -> Any:
         """`gpulayer WORDS` to its end; a CompletedProcess with bytes."""
