@@ -14,11 +14,11 @@ from gpulayer.errors import UsageError
 if TYPE_CHECKING:
     from gpulayer.api.wire import Wire
     from gpulayer.sdk.packing import Packed
-    from gpulayer.sdk.servers import Server
+    from gpulayer.sdk.servers import Elsewhere
 
 
 def packed(
-    spec: Mapping[str, Any], flags: Mapping[str, Any], server: Server | None
+    spec: Mapping[str, Any], flags: Mapping[str, Any], server: Elsewhere | None
 ) -> Packed | None:
     """The job with its source and inputs; None where nothing travels: a job here runs in its
     folder, unless it is told otherwise."""
@@ -33,7 +33,7 @@ def packed(
 
 
 def carry(
-    spec: dict[str, Any], flags: Mapping[str, Any], server: Server | None, *, is_talking: bool
+    spec: dict[str, Any], flags: Mapping[str, Any], server: Elsewhere | None, *, is_talking: bool
 ) -> dict[str, Any]:
     """Send along what the plane lacks; the job that names it."""
     made = packed(spec, flags, server)

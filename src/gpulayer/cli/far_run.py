@@ -17,11 +17,11 @@ from gpulayer.sdk.far import far_origin
 from gpulayer.sdk.far_attach import FarAttachment
 
 if TYPE_CHECKING:
-    from gpulayer.sdk.servers import Server
+    from gpulayer.sdk.servers import Elsewhere
 
 
 def attached(
-    server: Server,
+    server: Elsewhere,
     spec: dict[str, Any],
     words: list[str],
     key: str | None,
@@ -44,7 +44,7 @@ def attached(
     with FarAttachment(render.say, is_talking=is_talking) as attachment:
         job = wire.call("POST", "/v1/jobs", body)
         if is_talking:
-            render.say(f"job {job['id']} on {server.name}")
+            render.say(f"job {job['id']}" + (f" on {server.name}" if server.name else ""))
             if job["note"]:
                 render.say(render.plain(job["note"]))
         with waiting.told_after(WAIT_SECONDS, wire, job["id"] if is_talking else None):

@@ -17,7 +17,7 @@ from gpulayer.errors import NotFoundError, UsageError
 from gpulayer.sdk.describe import ANYWHERE, OPTIONS, spec_of
 
 if TYPE_CHECKING:
-    from gpulayer.sdk.servers import Server
+    from gpulayer.sdk.servers import Elsewhere
 
 STARTING = (
     "name", "gpus", "gpu_memory", "accelerator", "cpus", "memory", "disk", "profile", "python",
@@ -58,7 +58,7 @@ def _with_bare_get(args: list[str]) -> list[str]:
 
 
 def spec_from(
-    workload: Mapping[str, Any], flags: Mapping[str, Any], server: Server | None = None
+    workload: Mapping[str, Any], flags: Mapping[str, Any], server: Elsewhere | None = None
 ) -> dict[str, Any]:
     """The job for a workload and the flags that were given, on its way to `server`."""
     said = {name: flags[name] for name in OPTIONS if name in flags}
@@ -70,9 +70,17 @@ def spec_from(
     return spec_of(workload, said)
 
 
-def server_for(flags: Mapping[str, Any]) -> Server | None:
-    """Where the job of these flags goes: `--on here` is this machine, whatever was chosen."""
-    return None if _where(flags) == "here" else chosen()
+def server_for(flags: Mapping[str, Any]) -> Elsewhere | None:
+    """Where the job of these flags goes. None: `--on here`, whatever was chosen, or nothing was
+    said and no server is chosen; then it sees this terminal's world."""
+    where = _where(flags)
+    if where == "here":
+        return None
+    if where is None:
+        return chosen()
+    from gpulayer.sdk.servers import LocalPlane
+
+    return chosen() or LocalPlane()
 
 
 def _where(flags: Mapping[str, Any]) -> str | None:

@@ -16,7 +16,7 @@ from gpulayer.cli.submit import Described, described, line_of, words_of
 from gpulayer.cli.why import show_decision
 
 if TYPE_CHECKING:
-    from gpulayer.sdk.servers import Server
+    from gpulayer.sdk.servers import Elsewhere
 
 
 @click.command("plan", cls=Described, context_settings={"allow_interspersed_args": False})
@@ -44,7 +44,7 @@ def command(
 def show(
     spec: Mapping[str, Any],
     words: Sequence[str],
-    server: Server | None,
+    server: Elsewhere | None,
     flags: Mapping[str, Any],
     as_json: bool,
     quiet: bool,

@@ -14,7 +14,7 @@ from gpulayer.sdk.describe import FUNCTION
 
 if TYPE_CHECKING:
     from gpulayer.api.wire import Wire
-    from gpulayer.sdk.servers import Server
+    from gpulayer.sdk.servers import Elsewhere, Server
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -38,7 +38,7 @@ def connect() -> Wire:
     return connect_to(chosen())
 
 
-def connect_to(server: Server | None) -> Wire:
+def connect_to(server: Elsewhere | None) -> Wire:
     """A connection to `server`; None: to the local plane, which is started when there is none."""
     from gpulayer.sdk.places import Places
 

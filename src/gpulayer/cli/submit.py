@@ -18,7 +18,7 @@ from gpulayer.errors import NotFoundError, SpecError, UsageError
 from gpulayer.sdk.describe import FUNCTION
 
 if TYPE_CHECKING:
-    from gpulayer.sdk.servers import Server
+    from gpulayer.sdk.servers import Elsewhere
 
 
 class Described(click.Command):
@@ -73,7 +73,7 @@ def described(
     args: str | None,
     kwargs: str | None,
     flags: Mapping[str, Any],
-    server: Server | None,
+    server: Elsewhere | None,
 ) -> dict[str, Any]:
     """The spec of whichever of the three forms was used."""
     if job_file is not None:
@@ -140,7 +140,7 @@ def line_of(spec: Mapping[str, Any]) -> list[str]:
 def queue(
     spec: dict[str, Any],
     key: str | None = None,
-    server: Server | None = None,
+    server: Elsewhere | None = None,
     beside: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Submit a detached job: to `server`, or here with the world of this terminal. The job as its

@@ -15,11 +15,12 @@ from gpulayer.errors import UsageError
 
 if TYPE_CHECKING:
     from gpulayer.sdk.client import Client
-    from gpulayer.sdk.servers import Server
+    from gpulayer.sdk.servers import Elsewhere, Server
 
 _lock = threading.RLock()
 _default: Client | None = None
 _here: Client | None = None
+_beyond: Client | None = None
 _open: list[Client] = []
 
 
@@ -75,8 +76,12 @@ def connect(
 
 
 def current(on: str | None = None) -> Client:
-    """The client that this process uses now; with `on="here"` one of this machine's plane."""
-    global _default, _here
+    """The client that this process uses now, for a job that is to run `on` (None: not said).
+
+    `here` is this machine's plane, whatever was chosen. With no server chosen, anywhere else means
+    the workers of this machine's plane: such a job takes nothing of this process's world along.
+    """
+    global _default, _here, _beyond
     with _lock:
         if _open and not (on == "here" and _open[-1].is_far):
             return _open[-1]
@@ -86,7 +91,13 @@ def current(on: str | None = None) -> Client:
             return _here
         if _default is None:
             _default = _chosen()
-        return _default
+        if on is None or _default.is_far:
+            return _default
+        if _beyond is None:
+            from gpulayer.sdk.servers import LocalPlane
+
+            _beyond = _far(LocalPlane())
+        return _beyond
 
 
 def _chosen() -> Client:
@@ -107,7 +118,7 @@ def _local() -> Client:
     return Client(lambda: ensure_plane(places), Submitter(places))
 
 
-def _far(server: Server) -> Client:
+def _far(server: Elsewhere) -> Client:
     from gpulayer.sdk.client import Client
     from gpulayer.sdk.far import FarSubmitter
 

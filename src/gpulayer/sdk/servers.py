@@ -17,7 +17,7 @@ import select
 import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from gpulayer.api.endpoints import Far, parse
 from gpulayer.errors import GPULayerError, NotFoundError, StorageError, UsageError
@@ -36,6 +36,29 @@ time; who can wait longer (a followed log, a worker) begins again by itself."""
 
 _TOKEN = re.compile(r"[\x21-\x7e]*")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
+
+
+class Elsewhere(Protocol):
+    """A plane that jobs are sent to without the world of this terminal."""
+
+    @property
+    def name(self) -> str:
+        """For people; empty where there is nothing to tell."""
+
+    def wire(self) -> Wire: ...
+
+
+class LocalPlane:
+    """This machine's own plane, for jobs that may run on any of its workers (`serve`)."""
+
+    name = ""
+
+    def wire(self) -> Wire:
+        """A connection; the plane is started when there is none."""
+        from gpulayer.sdk.local import ensure_plane
+        from gpulayer.sdk.places import Places
+
+        return ensure_plane(Places.find())
 
 
 class Server(NamedTuple):
