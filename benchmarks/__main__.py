@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 
-from benchmarks import command_line, commands, logs, memory, plane
+from benchmarks import channel, command_line, commands, logs, memory, plane
 from benchmarks.figures import Figure
 from benchmarks.scratch import scratch_home
 
@@ -20,6 +20,7 @@ SUITES: dict[str, Callable[[dict[str, str]], Iterator[Figure]]] = {
     "plane": plane.figures,
     "memory": memory.figures,
     "logs": logs.figures,
+    "channel": channel.figures,
 }
 
 
