@@ -71,29 +71,29 @@ class LocalArtifacts:
         """Keep each under its announced digest. They are written, then reach the disk together,
         then appear: many small files cost one wait for the disk. One that is not what it was
         announced as is refused, and none appears then."""
-        written: list[tuple[str, Path]] = []
+        written: list[tuple[str, str]] = []  # plain text: a Path costs more than its file
         try:
             for digest, chunks in files:
                 temporary = self._new_path()
                 with _Asking(temporary):
                     descriptor = os.open(temporary, _NEW, 0o400)
-                written.append((digest, temporary))
+                written.append((digest, str(temporary)))
                 with open(descriptor, "wb", buffering=0) as file:
                     found, _ = _write(file, temporary, chunks)
                 if found != digest:
                     raise _mismatch(digest, found)
             with _Asking(self.folder):
-                _flush([temporary for _, temporary in written], self.folder)
-                shelves = {self._place(digest).parent for digest, _ in written}
-                for shelf in shelves:
-                    _make_folder(shelf)
+                _flush([new for _, new in written], self.folder)
+                shelves = {digest[:2]: str(self._place(digest).parent) for digest, _ in written}
+                for shelf in shelves.values():
+                    _make_folder(Path(shelf))
                 while written:
-                    digest, temporary = written.pop()
-                    os.replace(temporary, self._place(digest))
-                _flush(shelves, self.folder)
+                    digest, new = written.pop()
+                    os.replace(new, f"{shelves[digest[:2]]}/{digest}")
+                _flush(shelves.values(), self.folder)
         finally:
-            for _, temporary in written:
-                temporary.unlink(missing_ok=True)
+            for _, new in written:
+                Path(new).unlink(missing_ok=True)
 
     def open(self, digest: str) -> BufferedReader:
         """The bytes, read from the start and compared with their name before you get them.
@@ -125,10 +125,11 @@ class LocalArtifacts:
 
     def touch(self, digest: str) -> bool:
         """Whether it is here; then it is as young as one that was put just now."""
-        place = self._place(digest)
-        with _Asking(place):
+        if not _DIGEST.fullmatch(digest):
+            return False
+        with _Asking(self.folder):
             try:
-                os.utime(place)
+                os.utime(f"{self.folder}/{digest[:2]}/{digest}")
             except FileNotFoundError:
                 return False
         return True
@@ -270,7 +271,7 @@ def _sync_folder(path: Path) -> None:
         os.close(descriptor)
 
 
-def _flush(paths: Collection[Path], folder: Path) -> None:
+def _flush(paths: Collection[str], folder: Path) -> None:
     """Put them on the disk: one by one, or at once by syncing the whole file system (syncfs(2))
     where there are many and the system can."""
     if len(paths) >= _MANY and _syncfs(folder):

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from gpulayer.sdk.packing import Packed
     from gpulayer.sdk.servers import Elsewhere
 
+PARK = 30.0
+
 
 def packed(
     spec: Mapping[str, Any], flags: Mapping[str, Any], server: Elsewhere | None
@@ -59,12 +61,20 @@ def bring(wire: Wire, job_id: str, folder: str) -> None:
     """The outputs of an ended job, into `folder`; `.`: into one that is called as the job is."""
     from gpulayer.cli.get import fetch_job
 
-    job = wire.call("GET", job_path(job_id, wait=5.0), park=5.0)
+    job = ended(wire, job_id)
     if not job.get("outputs"):
         render.say(f"{job_id} left no files")
         return
     for path in fetch_job(wire, job, None if folder == "." else Path(folder)):
         render.say(f"got {render.plain(path)}")
+
+
+def ended(wire: Wire, job_id: str) -> dict[str, Any]:
+    """The job once its end is on record: its process may be over while its files still travel."""
+    while True:
+        job: dict[str, Any] = wire.call("GET", job_path(job_id, wait=PARK), park=PARK)
+        if job["finished_at"] is not None:
+            return job
 
 
 def left_words(job: Mapping[str, Any]) -> str:

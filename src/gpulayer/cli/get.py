@@ -89,6 +89,13 @@ def _of_job(job: Mapping[str, Any], name: str, path: Path | None) -> list[Wanted
     outputs: Sequence[Mapping[str, Any]] = job.get("outputs") or ()
     if name:
         outputs = [output for output in outputs if output["path"] == name]
+    if not outputs and job["finished_at"] is None:
+        raise RefusedError(
+            "job-not-finished",
+            f"{job['id']} has not ended yet, and what it leaves comes at its end",
+            hint=f"gpulayer wait {job['id']}",
+            job_id=job["id"],
+        )
     if not outputs:
         raise NotFoundError(
             "artifact-not-found",
