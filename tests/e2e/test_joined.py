@@ -206,6 +206,16 @@ def test_a_server_that_is_killed_finds_its_worker_and_all_it_did(served: Served)
         assert served.log(job) == b"one\ntwo\n"
 
 
+def test_a_server_that_stops_in_good_order_keeps_its_idle_workers(served: Served) -> None:
+    with joined_to(served, "waiting") as machine:
+        served.until(lambda: workers(served).get("waiting") == "idle")
+        agent = [pid for kind, pid in running(machine.joined.places) if kind == "agent"]
+        assert served.end() == 0
+        served.begin(f"--listen={served.said['address']}")
+        until(served, submitted(served, "waiting", "true"), "succeeded")
+        assert [p for kind, p in running(machine.joined.places) if kind == "agent"] == agent
+
+
 def test_one_that_is_sent_away_ends_what_it_runs_and_may_come_back(served: Served) -> None:
     with joined_to(served, "banned") as machine:
         job = submitted(served, "banned", "exec sleep 600")

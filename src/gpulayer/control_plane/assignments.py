@@ -71,7 +71,8 @@ class Assignments:
         if session is None or not self._is_newest(session, message):
             return Acquired(ok=False)
         if self._leaving:
-            return Acquired(leave=True)
+            # One from elsewhere stays a worker; it registers with the plane that follows.
+            return Acquired(leave=True) if session.worker.target == "local" else Acquired(ok=False)
         now = self._ports.clock.monotonic()
         with self._ports.store.read() as reader:
             live = reader.live_tasks(worker_id=session.worker.id)

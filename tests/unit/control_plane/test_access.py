@@ -139,6 +139,19 @@ def test_a_report_says_that_it_is_time_to_renew(door: Knocking) -> None:
     assert door.ask("POST", "/v1/worker/report", beat, token=session)[0] == 401
 
 
+def test_a_plane_that_goes_takes_its_own_worker_along_and_no_other(door: Knocking) -> None:
+    session, here = door.session("lab"), door.env.worker("here")
+    facts = here.capabilities.to_json()
+    hello = {"worker_id": "lab", "name": "x", "nonce": "n", "target": "local", "seq": 1}
+    hello["capabilities"] = facts
+    told = door.ask("POST", "/v1/worker/register", hello, token=session)[1]
+    asks = {"worker_id": "lab", "incarnation": told["incarnation"], "seq": 1, "park_seconds": 9.0}
+    with door.held("POST", "/v1/worker/acquire", asks, token=session) as answer:
+        door.env.plane.leave()
+        assert (answer()[1]["leave"], answer()[1]["ok"]) == (False, False)
+    assert here.acquire().leave
+
+
 def test_revoking_ends_what_is_held(door: Knocking) -> None:
     token = door.token("viewer")
     env = door.env
