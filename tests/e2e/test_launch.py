@@ -237,6 +237,91 @@ def test_a_busy_port_that_was_asked_for_is_told(home: LocalHome) -> None:
     assert ended["result"]["error"]["slug"] == "port-taken"
 
 
+def test_several_nodes_share_this_machine_and_meet(home: LocalHome) -> None:
+    text = """
+        import os, sys
+        e = os.environ
+        print(e["RANK"], e["GROUP_RANK"], e["LOCAL_RANK"], e["WORLD_SIZE"], e["MASTER_ADDR"])
+        sys.stderr.write("end of " + e["RANK"])
+    """
+    done = launch(home, "--nodes", "2", script(home, text))
+    assert done.returncode == 0, done.stderr
+    assert sorted(done.stdout.splitlines()) == [
+        f"{r} {r // 2} {r % 2} 4 127.0.0.1" for r in range(4)
+    ]
+    assert sorted(done.stderr.replace("end of ", "")) == list("0123")
+    told = newest(home)
+    assert (told["state"], told["ranks"]) == ("succeeded", 4)
+    assert str(told["decision_summary"]) == "" or "2 nodes" in str(told["decision_summary"])
+
+
+def test_a_node_that_fails_ends_the_others_and_is_the_error(home: LocalHome) -> None:
+    text = """
+        import os, signal, sys
+        if os.environ["RANK"] == "3":
+            sys.exit(9)
+        signal.pause()
+    """
+    done = launch(home, "--nodes", "2", script(home, text))
+    assert done.returncode == 9
+    job = newest(home)
+    assert (job["state"], job["message"]) == ("failed", "rank 3: exit code 9")
+    story = home.wire().call("GET", f"/v1/jobs/{job['id']}/events")["events"]
+    assert [e["message"] for e in story if e["kind"] == "stopping"] == [
+        "rank 3: exit code 9; the other nodes are asked to end"
+    ]
+
+
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_ends_all_nodes(home: LocalHome, signum: int) -> None:
+    words = [*LAUNCH, "--nodes", "2", script(home, STAY)]
+    with subprocess.Popen(
+        words,
+        cwd=home.work,
+        env=home.environ,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    ) as running:
+        ranks = pids(home, 2)
+        running.send_signal(signum)
+        assert running.wait(SECONDS) in (128 + signum, -signum)
+    assert newest(home)["state"] == "cancelled"
+    assert not any(_lives(pid) for pid in ranks)
+
+
+@pytest.mark.parametrize("victim", ["rank", "leader", "supervisor", "agent", "plane"])
+def test_nothing_of_a_gang_is_left_whoever_is_killed(home: LocalHome, victim: str) -> None:
+    words = [*LAUNCH, "-d", "--nodes", "2", script(home, STAY)]
+    made = subprocess.run(words, cwd=home.work, env=home.environ, capture_output=True, text=True)
+    ranks = pids(home, 2)
+    leader = parent(parent(parent(ranks[1])))
+    if victim in ("rank", "leader"):
+        os.kill(ranks[1] if victim == "rank" else leader, signal.SIGKILL)
+    else:
+        home.kill(victim)
+    job = made.stdout.strip()
+    if victim in ("agent", "plane"):  # they own nothing: it runs on
+        home.until(lambda: newest(home)["state"] == "running" and len(home.processes()) >= 3)
+        assert all(_lives(pid) for pid in ranks)
+        home.wire().call("POST", f"/v1/jobs/{job}/cancel", {"mode": "kill"})
+    home.until(lambda: not any(_lives(pid) for pid in ranks))
+    home.until(lambda: newest(home)["finished_at"] is not None)
+    expected = "cancelled" if victim in ("agent", "plane") else "failed"
+    assert newest(home)["state"] == expected
+    if victim == "rank":
+        assert newest(home)["message"] == "rank 1: ended by SIGKILL"
+
+
+def test_more_nodes_than_this_machine_has_cores_for_are_refused_with_the_numbers(
+    home: LocalHome,
+) -> None:
+    done = launch(home, "--nodes", "1000", script(home, "print(1)"), procs=1)
+    assert done.returncode == 125
+    assert "no-matching-worker" in done.stderr
+    assert "needs room for 1000 nodes at once" in str(newest(home)["message"])
+
+
 def test_a_function_runs_on_each_rank_and_rank_0s_value_is_the_result(home: LocalHome) -> None:
     text = """
         import os

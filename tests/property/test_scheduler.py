@@ -71,14 +71,16 @@ def test_no_worker_is_given_more_than_it_has(snapshot: Snapshot) -> None:
 
 @FEW
 @given(snapshots())
-def test_a_gang_is_placed_whole_on_distinct_workers_of_one_target(snapshot: Snapshot) -> None:
+def test_a_gang_is_placed_whole_on_workers_of_one_target(snapshot: Snapshot) -> None:
     target = {w.worker_id: w.target for w in snapshot.workers}
     for decision in place(snapshot):
         if decision.outcome is not Outcome.PLACED:
             assert decision.placements == ()
             continue
         chosen = [p.worker_id for p in decision.placements]
-        assert len(chosen) == len(set(chosen)) == snapshot.shapes[decision.shape_id].nodes
+        shape = snapshot.shapes[decision.shape_id]
+        assert len(chosen) == shape.nodes
+        assert len(set(chosen)) == shape.nodes or not shape.distinct
         assert [p.rank for p in decision.placements] == list(range(len(chosen)))
         assert len({target[worker] for worker in chosen}) == 1
 
@@ -150,7 +152,12 @@ def test_only_a_hopeless_job_fails(snapshot: Snapshot) -> None:
         table = full_table(snapshot, decision.shape_id)
         target = {w.worker_id: w.target for w in snapshot.workers}
         able = Counter(target[v.worker_id] for v in table if v.fit is not Fit.NEVER)
-        assert max(able.values(), default=0) < shape.nodes
+        if shape.distinct or shape.nodes == 1:
+            assert max(able.values(), default=0) < shape.nodes
+        alone = [p for p in snapshot.queue if p.job_id == decision.job_id]
+        free = tuple(replace(worker, allocations=()) for worker in snapshot.workers)
+        (again,) = place(Snapshot(snapshot.shapes, tuple(alone), free))
+        assert again.outcome is Outcome.UNSCHEDULABLE
         assert snapshot.workers
 
 

@@ -93,7 +93,8 @@ def shapes(draw: st.DrawFn) -> Shape:
         os=seldom(("linux",), ()),
         frameworks=seldom((("torch", ">=2.2"),), ()),
         python=seldom(">=3.10", None),
-        nodes=draw(st.sampled_from([1, 1, 1, 2, 3])),
+        nodes=(nodes := draw(st.sampled_from([1, 1, 1, 2, 3]))),
+        distinct=nodes > 1 and draw(st.booleans()),
         targets=draw(
             st.sampled_from([("local", "remote", "cloud"), ("remote", "local"), ("local",)])
         ),

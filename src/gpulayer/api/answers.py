@@ -54,6 +54,10 @@ class Call:
             return min(int(self.last_id[:_DIGITS]), _LARGEST)
         return self.number(name)
 
+    def cursor(self, name: str) -> str:
+        """The same for a log, whose places are no single numbers."""
+        return self.last_id or self.query.get(name, "")
+
     def number(self, name: str, default: int = 0) -> int:
         """A whole number of the query; not negative, and one that the store can hold."""
         text = self.query.get(name, "")

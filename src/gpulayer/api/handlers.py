@@ -175,15 +175,15 @@ class Handlers(Rights, Speaking, Watching, Files):
 
     def logs(self, call: Call) -> Any:
         job_id = self._plane.find(call.path["selector"]).id
-        offset = call.after("offset")
+        cursor = call.cursor("offset")
         if call.streams:
-            return Stream((job_topic(job_id),), offset, lambda seen: self._said(job_id, seen))
+            return Stream((job_topic(job_id),), cursor, lambda seen: self._said(job_id, seen))
 
         def look(last: bool) -> Any:
-            part = self._plane.log(job_id, offset, LOG_BYTES)
+            part = self._plane.log(job_id, cursor, LOG_BYTES)
             if not (part.data or part.eof or last):
                 return None
-            headers = {"X-Gpulayer-Next": str(part.next), "X-Gpulayer-Eof": str(int(part.eof))}
+            headers = {"X-Gpulayer-Next": part.next, "X-Gpulayer-Eof": str(int(part.eof))}
             return Raw(part.data, headers)
 
         return Parked((job_topic(job_id),), call.seconds("wait", PARK_SECONDS), look)
@@ -193,16 +193,16 @@ class Handlers(Rights, Speaking, Watching, Files):
         ended = self._plane.find(job_id).finished_at is not None
         found = self._plane.events(job_id, after)
         told = [Message(event["seq"], event["kind"], event) for event in found]
-        return told, told[-1].id if told else after, ended
+        return told, found[-1]["seq"] if found else after, ended
 
-    def _said(self, job_id: str, offset: int) -> tuple[list[Message], int, bool]:
-        """Its log, the same. An offset that no message had as its id ends the stream."""
-        part = self._plane.log(job_id, offset, LOG_BYTES + LONGEST)
+    def _said(self, job_id: str, cursor: str) -> tuple[list[Message], str, bool]:
+        """Its log, the same. A cursor that no message had as its id ends the stream."""
+        part = self._plane.log(job_id, cursor, LOG_BYTES + LONGEST)
         try:
-            told, after = log_messages(part.data, offset)
+            told, after = log_messages(part.pieces, cursor)
         except ValueError:
-            return [], offset, True
-        return told, after, part.eof and after >= part.next
+            return [], cursor, True
+        return told, after, part.eof and after == part.next
 
     def cancel(self, call: Call) -> Any:
         body = fitted("a cancel", call.body, _CANCEL)

@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from gpulayer.control_plane.queries import cursor_of, offsets_of
 from gpulayer.control_plane.wakeups import Wakeups
 from gpulayer.errors import GPULayerError
 from gpulayer.runtime import segments
@@ -35,7 +36,7 @@ _STREAMS = {
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    id: int
+    id: int | str
     """What came up to and with this one."""
     kind: str
     data: Any
@@ -55,8 +56,8 @@ class Stream:
     """
 
     topics: tuple[str, ...]
-    after: int
-    look: Callable[[int], tuple[Sequence[Message], int, bool]]
+    after: Any
+    look: Callable[[Any], tuple[Sequence[Message], Any, bool]]
 
 
 async def body(
@@ -89,16 +90,19 @@ async def body(
                 yield b": keep-alive\n\n"
 
 
-def log_messages(data: bytes, offset: int) -> tuple[list[Message], int]:
-    """The whole records of a piece of log that begins with one, and where the next one begins."""
-    found = []
-    for record in segments.decode(data):
-        offset += segments.HEADER.size + len(record.data)
+def log_messages(pieces: Sequence[bytes], cursor: str) -> tuple[list[Message], str]:
+    """The whole records of pieces of log that each begin with one, as read from that cursor, and
+    the cursor behind them."""
+    found, offsets = [], offsets_of(cursor)
+    offsets += [0] * (len(pieces) - len(offsets))
+    records = ((at, record) for at, data in enumerate(pieces) for record in segments.decode(data))
+    for at, record in records:
+        offsets[at] += segments.HEADER.size + len(record.data)
         told: dict[str, Any] = {"stream": _STREAMS.get(record.stream, "?"), "at": record.time}
         told |= {"rank": record.rank, "index": record.index}
         try:
             told["text"] = record.data.decode()
         except UnicodeDecodeError:  # bytes of another encoding, or half a character
             told["base64"] = base64.b64encode(record.data).decode()
-        found.append(Message(offset, "log", told))
-    return found, offset
+        found.append(Message(cursor_of(offsets), "log", told))
+    return found, cursor_of(offsets)

@@ -13,7 +13,7 @@ from hashlib import sha256
 from threading import Condition, Lock
 from typing import Any, BinaryIO, Protocol
 
-from gpulayer.api.endpoints import Endpoint
+from gpulayer.api.endpoints import Endpoint, Far
 from gpulayer.api.wire import Wire
 from gpulayer.artifacts import packs
 from gpulayer.contracts.messages import (
@@ -26,6 +26,7 @@ from gpulayer.contracts.messages import (
 )
 from gpulayer.errors import GPULayerError, UnreachableError
 from gpulayer.runtime import crash
+from gpulayer.worker.addresses import own_address
 
 CHUNK = 1 << 20
 STORING_SECONDS = 600.0
@@ -70,18 +71,25 @@ class HttpChannel:
         self._calls = Condition()
         self._in_progress = 0
         self._closed = False
+        self._plane_host: str | None = None
+        """Of a plane on the network."""
 
     @classmethod
     def over(cls, where: str | Endpoint, token: Callable[[], str] | None = None) -> HttpChannel:
         """One try per call: an agent that hears nothing registers again, and that is the one way
         back."""
-        return cls(lambda revive: Wire(where, token=token, revive=revive, tries=1))
+        channel = cls(lambda revive: Wire(where, token=token, revive=revive, tries=1))
+        if isinstance(where, Far):
+            channel._plane_host = where.name
+        return channel
 
     def register(self, message: Register) -> Registered:
-        return Registered.from_json(self._post(self._reports, "register", message.to_json()))
+        body = self._at_home(message.to_json())
+        return Registered.from_json(self._post(self._reports, "register", body))
 
     def report(self, message: Report) -> ReportReply:
-        return ReportReply.from_json(self._post(self._reports, "report", message.to_json()))
+        body = self._at_home(message.to_json())
+        return ReportReply.from_json(self._post(self._reports, "report", body))
 
     def acquire(self, message: Acquire) -> Acquired:
         body = message.to_json()
@@ -154,6 +162,16 @@ class HttpChannel:
                 self._calls.wait(0.02)
             for client in clients:
                 client.close()
+
+    def _at_home(self, body: dict[str, Any]) -> dict[str, Any]:
+        """With our own address on the way to the plane, where capabilities are told."""
+        if body.get("capabilities") is None or self._plane_host is None:
+            return body
+        try:
+            address = own_address(self._plane_host)
+        except OSError:
+            return body  # nothing can be sent either
+        return {**body, "capabilities": {**body["capabilities"], "address": address}}
 
     def _reached(self, exchange: Callable[[], Any]) -> Any:
         with self._calls:

@@ -17,6 +17,7 @@ from gpulayer.sdk.far import far_origin
 from gpulayer.sdk.far_attach import FarAttachment
 
 if TYPE_CHECKING:
+    from gpulayer.api.wire import Wire
     from gpulayer.sdk.servers import Elsewhere
 
 
@@ -30,25 +31,33 @@ def attached(
     get: str | None = None,
 ) -> int:
     """Submit, follow until the end, and end as the job did. 125 and up only for what is ours."""
-    wire = server.wire()
-    body = {
-        "spec": spec,
-        "origin": far_origin(words),
-        "idempotency_key": key or SystemIds().token(26),
-    }
     if with_stdin and _has_input(0):
         render.say(
             "note: the job gets no standard input: it is not carried to another machine yet "
             "(--stdin none says so on purpose)"
         )
+    body = {
+        "spec": spec,
+        "origin": far_origin(words),
+        "idempotency_key": key or SystemIds().token(26),
+    }
+    return followed(
+        server.wire(), body, f" on {server.name}" if server.name else "", is_talking, get
+    )
+
+
+def followed(
+    wire: Wire, body: dict[str, Any], where: str, is_talking: bool, get: str | None = None
+) -> int:
+    """Submit a job that is seen by its log alone, and stay with it as `attached` does."""
     with FarAttachment(render.say, is_talking=is_talking) as attachment:
         job = wire.call("POST", "/v1/jobs", body)
         if is_talking:
-            render.say(f"job {job['id']}" + (f" on {server.name}" if server.name else ""))
+            render.say(f"job {job['id']}{where}")
             if job["note"]:
                 render.say(render.plain(job["note"]))
         with waiting.told_after(WAIT_SECONDS, wire, job["id"] if is_talking else None):
-            report = attachment.relay(wire, job["id"])
+            report = attachment.relay(wire, job["id"], in_ranks=job["ranks"] > 1)
     if report.outcome != "left" and (is_talking or report.exit_code in OURS):
         tell_end(wire, job["id"], report, is_talking)
     if get and report.outcome != "left":

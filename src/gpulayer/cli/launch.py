@@ -14,8 +14,8 @@ import click
 from gpulayer.cli import carry, render
 from gpulayer.cli.flags import Starting, server_for, spec_from, starting_options
 from gpulayer.cli.run import attached
-from gpulayer.cli.session import options
-from gpulayer.cli.submit import queue, words_of
+from gpulayer.cli.session import connect_to, options
+from gpulayer.cli.submit import queue, request, words_of
 from gpulayer.errors import UsageError
 from gpulayer.sdk import launching
 
@@ -68,4 +68,10 @@ def command(
         return attached_afar(
             server, spec, words, flags["idempotency_key"], is_talking, with_stdin, get
         )
+    if (nodes or 1) > 1:  # of several nodes here, what all of them say is in the log alone
+        from gpulayer.cli.far_run import followed
+
+        wire = connect_to(None)
+        body = request(spec, flags["idempotency_key"], None, beside)
+        return followed(wire, body, "", is_talking, get)
     return attached(spec, words, flags["idempotency_key"], is_talking, with_stdin, beside, get)

@@ -145,9 +145,20 @@ def queue(
 ) -> dict[str, Any]:
     """Submit a detached job: to `server`, or here with the world of this terminal. The job as its
     plane knows it. `beside` is added to its origin."""
+    wire = connect_to(server)
+    job: dict[str, Any] = wire.call("POST", "/v1/jobs", request(spec, key, server, beside))
+    return job
+
+
+def request(
+    spec: dict[str, Any],
+    key: str | None,
+    server: Elsewhere | None,
+    beside: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """What such a submission sends. For here: only once a plane is there."""
     from gpulayer.clock import SystemIds
 
-    wire = connect_to(server)
     body = {"spec": spec, "idempotency_key": key or SystemIds().token(26)}
     if server is not None:
         from gpulayer.sdk.far import far_origin
@@ -155,8 +166,7 @@ def queue(
         body["origin"] = far_origin(words_of(spec))
     else:
         body |= _from_here(spec, beside or {})
-    job: dict[str, Any] = wire.call("POST", "/v1/jobs", body)
-    return job
+    return body
 
 
 def _from_here(spec: Mapping[str, Any], beside: Mapping[str, Any]) -> dict[str, Any]:

@@ -84,6 +84,8 @@ class WorkerCapabilities:
     region: str | None = None
     version: str = ""
     """Of GPUlayer on that machine."""
+    address: str | None = None
+    """Its own IP address on the way to the plane. None: the plane's own machine."""
 
     def to_json(self) -> dict[str, Any]:
         return dataclasses.asdict(self)

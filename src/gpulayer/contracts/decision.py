@@ -44,7 +44,10 @@ class Shape:
     visible_gpus: tuple[str, ...] | None = None
     """The terminal's own CUDA_VISIBLE_DEVICES, as a restriction. None: no restriction."""
     nodes: int = 1
-    """Workers of a gang; all or nothing."""
+    """Nodes of a gang; all or nothing."""
+    distinct: bool = False
+    """Each node of a gang must have a worker of its own. Else those are preferred, and several
+    nodes share one where there are too few."""
     targets: tuple[str, ...] = ("local",)
     """Target and its fallbacks, in order."""
     worker_ids: tuple[str, ...] = ()

@@ -101,6 +101,9 @@ class Assignment(Message):
     envelope_id: str | None = None
     gpus: tuple[str, ...] = ()
     timeout_seconds: float | None = None
+    gang: Mapping[str, Any] | None = None
+    """Of a node of several: {id, nodes: [{worker_id, name, address}], rendezvous}. `rendezvous` is
+    what node 0's worker has published for this attempt: {address, port, token}."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +148,8 @@ class TaskReport(Message):
     """With `exit`: the whole size of the framed segment."""
     log: str | None = None
     """Base64 of the whole framed segment, when it is small and none of it was shipped."""
+    rendezvous: Mapping[str, Any] | None = None
+    """With the start of node 0 of a gang: where the others find it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,11 +23,8 @@ def not_yet(spec: JobSpec) -> list[Problem]:
 
 
 def _set_too_early(spec: JobSpec) -> Iterator[str]:
-    if spec.workload.kind == "distributed":
-        if spec.workload.launcher != "torchrun":
-            yield "workload.launcher"
-        if spec.workload.num_workers > 1:
-            yield "workload.num_workers"
+    if spec.workload.kind == "distributed" and spec.workload.launcher != "torchrun":
+        yield "workload.launcher"
     if "cloud" in (spec.placement.target, *spec.placement.fallback_targets):
         yield "placement.target"
     for field, value in _VALUES.items():

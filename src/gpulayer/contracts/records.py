@@ -84,6 +84,10 @@ class Task:
     exit_code: int | None = None
     log_size: int = 0
     log_complete: bool = False
+    rendezvous: Mapping[str, Any] | None = None
+    """Of node 0 of a gang: where its nodes meet, once its worker has said."""
+    ending: Mapping[str, Any] | None = None
+    """Of an ended node of a gang: what the job's end needs of it, once all have ended."""
 
 
 @dataclass(frozen=True, slots=True)

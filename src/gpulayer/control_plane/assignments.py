@@ -2,6 +2,8 @@
 
 A worker that drains is asked to hand back what it has not begun.
 
+The first node of a gang is handed out at once, the others when it has said where they meet.
+
 An assignment is handed out until the worker names it in an inventory, first with the reply to a
 report that made room for it (`reports`); an order to end a task, until the task has ended. Both are
 harmless twice. Only the newest acquire of a worker is served, so that nothing is handed to a
@@ -17,7 +19,8 @@ from gpulayer.contracts.ids import TaskId
 from gpulayer.contracts.messages import Acquire, Acquired, Assignment
 from gpulayer.contracts.records import Task
 from gpulayer.contracts.states import LIVE_TASK_STATES, TaskState
-from gpulayer.control_plane.orders import assignment, cancels
+from gpulayer.control_plane.lifecycle import gangs
+from gpulayer.control_plane.orders import assignment, cancels, is_ready
 from gpulayer.control_plane.ports import Ports, Reader, Tx, commit
 from gpulayer.control_plane.sessions import Session, Sessions
 from gpulayer.control_plane.wakeups import job_topic, worker_topic
@@ -82,7 +85,11 @@ class Assignments:
             verb = "retract" if drains else "run"
             new = [t for t in live if t.state is TaskState.ASSIGNED]
             new = [t for t in new if drains or t.id not in session.kept]
-            ready = [((verb, task.id), _assignment(reader, task)) for task in new]
+            ready = [
+                ((verb, task.id), given)
+                for task in new
+                if (given := self._assignment(reader, task, drains)) is not None
+            ]
         # Not while reading: a report holds the session's lock when it asks the store.
         wanted: list[tuple[str, str]] = [key for key, _ in ready]
         wanted += [(order.mode, order.task_id) for order in orders]
@@ -95,6 +102,18 @@ class Assignments:
             cancel=tuple(order for order in orders if (order.mode, order.task_id) in due),
             probe=tuple(sorted(path for path in session.unprobed if ("probe", path) in due)),
         )
+
+    def _assignment(self, reader: Reader, task: Task, drains: bool) -> Assignment | None:
+        """None: a node of a gang that waits for the first one's word."""
+        job = reader.job(task.job_id)
+        if job is None:
+            raise LookupError(f"live task {task.id} has no job")
+        if not gangs.is_gang(job):
+            return assignment(job, task)
+        gang = [task for _, task in sorted(gangs.newest(reader.tasks(job.id)).items())]
+        if not (drains or is_ready(job, task, gang)):
+            return None
+        return assignment(job, task, gang, self._sessions)
 
     def _is_newest(self, session: Session, message: Acquire) -> bool:
         with session.lock:
@@ -115,13 +134,6 @@ class Assignments:
         return self._ports.write(note)
 
 
-def _assignment(reader: Reader, task: Task) -> Assignment:
-    job = reader.job(task.job_id)
-    if job is None:
-        raise LookupError(f"live task {task.id} has no job")
-    return assignment(job, task)
-
-
 def _task_of(reader: Reader, task_id: str, fence: int) -> Task:
     task = reader.task(TaskId(task_id))
     if task is None or task.fence != fence:
@@ -134,4 +146,5 @@ def _takes_log(reader: Reader, task: Task) -> bool:
     at its end."""
     if task.state in LIVE_TASK_STATES:
         return True
-    return not any(other.fence > task.fence for other in reader.tasks(task.job_id))
+    later = (other for other in reader.tasks(task.job_id) if other.fence > task.fence)
+    return not any(other.rank == task.rank for other in later)

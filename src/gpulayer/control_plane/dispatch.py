@@ -34,7 +34,7 @@ from gpulayer.contracts.states import LIVE_TASK_STATES
 from gpulayer.control_plane.election import Election
 from gpulayer.control_plane.lifecycle import jobs as rules
 from gpulayer.control_plane.meters import Meters
-from gpulayer.control_plane.orders import assignment
+from gpulayer.control_plane.orders import assignment, is_ready
 from gpulayer.control_plane.ports import Ports, Reader, Tx, after, then
 from gpulayer.control_plane.scheduler.place import place
 from gpulayer.control_plane.scheduler.replay import as_seen
@@ -240,7 +240,12 @@ class Dispatcher:
             return None
         if changes.tasks:
             waited.append(max(0.0, now - max(job.submitted_at, job.not_before)))
-        return [(task.worker_id, assignment(job, task)) for task in changes.tasks]
+        gang = changes.tasks if len(changes.tasks) > 1 else ()
+        return [
+            (task.worker_id, assignment(job, task, gang, self._sessions))
+            for task in changes.tasks
+            if is_ready(job, task, gang)
+        ]
 
     def _tell(self, done: Pass, but: WorkerId | None = None) -> Pass:
         """`but`: a worker that is told by somebody else."""

@@ -1,5 +1,5 @@
-"""Ending a task inside a transaction: load what the rule needs, apply it, say whom to wake.
-Its return after a silence goes the same way.
+"""Starting and ending a task inside a transaction: load what the rule needs, apply it, say whom
+to wake. Its return after a silence goes the same way.
 
 The one road to the end of a task, for the worker's own reports, for what reconciliation finds,
 and for what a new incarnation no longer has.
@@ -7,14 +7,16 @@ and for what a new incarnation no longer has.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from gpulayer.clock import Ids
+from gpulayer.contracts.changes import Changes, TaskUpdate
 from gpulayer.contracts.ids import TaskId
 from gpulayer.contracts.messages import Exit
 from gpulayer.contracts.records import Task
 from gpulayer.contracts.states import LIVE_TASK_STATES
-from gpulayer.control_plane.lifecycle import tasks as rules
+from gpulayer.control_plane.lifecycle import gangs, tasks as rules
 from gpulayer.control_plane.ports import Tx, commit
 from gpulayer.control_plane.wakeups import ANY_JOB, job_topic, worker_topic
 
@@ -33,20 +35,38 @@ def end_task(
     job = tx.job(task.job_id)
     if job is None:  # live tasks keep their job in the store
         return set()
-    siblings = [other for other in tx.live_tasks(job_id=job.id) if other.id != task.id]
-    changes = rules.ended(
-        job,
-        task,
-        siblings,
-        end,
-        now,
-        ids.uniform(),
-        log_size=log_size,
-        log_complete=log_complete,
-    )
-    commit(tx, changes)
-    workers = {worker_topic(sibling.worker_id) for sibling in siblings}
-    return workers | {job_topic(job.id), ANY_JOB}
+    how: dict[str, Any] = {"log_size": log_size, "log_complete": log_complete}
+    topics = {job_topic(job.id), ANY_JOB}
+    if gangs.is_gang(job):
+        others = gangs.peers(tx.tasks(job.id), task)
+        commit(tx, gangs.ended(job, task, others, end, now, ids.uniform(), **how))
+        topics |= {worker_topic(other.worker_id) for other in others}
+    else:
+        commit(tx, rules.ended(job, task, end, now, ids.uniform(), **how))
+    return topics
+
+
+def start_task(tx: Tx, task: Task, started_at: float, now: float) -> set[str]:
+    """Topics to publish after the commit."""
+    job = tx.job(task.job_id)
+    if job is None:
+        return set()
+    if gangs.is_gang(job):
+        others = gangs.peers(tx.tasks(job.id), task)
+        commit(tx, gangs.started(job, task, others, started_at, now))
+    else:
+        commit(tx, rules.started(job, task, started_at, now))
+    return {job_topic(job.id)}
+
+
+def publish(tx: Tx, task: Task, rendezvous: Mapping[str, Any]) -> set[str]:
+    """Where the nodes of a gang meet, as the first one's worker says; once per attempt. Topics to
+    publish: the other workers wait for it."""
+    if task.rendezvous is not None:
+        return set()
+    update = TaskUpdate(task.id, task.state, {"rendezvous": rendezvous})
+    commit(tx, Changes(task_updates=(update,)))
+    return {worker_topic(other.worker_id) for other in gangs.peers(tx.tasks(task.job_id), task)}
 
 
 def reconnect(tx: Tx, task: Task, now: float) -> set[str]:
@@ -59,7 +79,7 @@ def reconnect(tx: Tx, task: Task, now: float) -> set[str]:
 
 
 def end_tasks(tx: Tx, ids: Ids, endings: Iterable[tuple[TaskId, Exit]], now: float) -> set[str]:
-    """Several; one that has ended meanwhile, as a sibling of an earlier one, is left as it is."""
+    """Several; one that has ended meanwhile, with an earlier one of its gang, is left as it is."""
     topics: set[str] = set()
     for task_id, end in endings:
         task = tx.task(task_id)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 from gpulayer.contracts.ids import WorkerId
 from gpulayer.contracts.messages import Assignment, Cancel
 from gpulayer.contracts.records import Job, Task
 from gpulayer.control_plane.ports import Reader
+from gpulayer.control_plane.sessions import Sessions
 
 
 def cancels(reader: Reader, worker_id: WorkerId) -> list[Cancel]:
@@ -13,7 +17,10 @@ def cancels(reader: Reader, worker_id: WorkerId) -> list[Cancel]:
     return [Cancel(*asked) for asked in reader.cancelling(worker_id)]
 
 
-def assignment(job: Job, task: Task) -> Assignment:
+def assignment(
+    job: Job, task: Task, gang: Sequence[Task] = (), sessions: Sessions | None = None
+) -> Assignment:
+    """`gang`: all nodes of the task's attempt, in order; `sessions` know where they are."""
     return Assignment(
         task_id=task.id,
         fence=task.fence,
@@ -27,4 +34,27 @@ def assignment(job: Job, task: Task) -> Assignment:
         envelope_id=job.envelope_id,
         gpus=task.gpus,
         timeout_seconds=job.spec.get("timeout_seconds"),
+        gang=_gang(gang, sessions) if gang and sessions else None,
     )
+
+
+def is_ready(job: Job, task: Task, gang: Sequence[Task]) -> bool:
+    """Whether a node can be handed out: the first one at once, the others when it has said where
+    they meet. Those of a job that is to end are, so that their workers can say that they did."""
+    return task.rank == 0 or bool(gang[0].rendezvous) or job.cancel_requested_at is not None
+
+
+def _gang(gang: Sequence[Task], sessions: Sessions) -> dict[str, Any]:
+    def node(worker_id: WorkerId) -> dict[str, Any]:
+        session = sessions.get(worker_id)
+        return {
+            "worker_id": worker_id,
+            "name": worker_id if session is None else session.worker.name,
+            "address": None if session is None else session.capabilities.address,
+        }
+
+    return {
+        "id": min(task.fence for task in gang),
+        "nodes": [node(task.worker_id) for task in gang],
+        "rendezvous": gang[0].rendezvous,
+    }

@@ -122,8 +122,8 @@ class ControlPlane:
     def decision(self, selector: str) -> dict[str, Any] | None:
         return self._queries.decision(selector)
 
-    def log(self, selector: str, offset: int = 0, limit: int = 1 << 20) -> LogPart:
-        return self._queries.log(selector, offset, limit)
+    def log(self, selector: str, cursor: str = "", limit: int = 1 << 20) -> LogPart:
+        return self._queries.log(selector, cursor, limit)
 
     def last_end(self) -> int:
         return self._queries.last_end()

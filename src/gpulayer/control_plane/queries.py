@@ -16,22 +16,33 @@ from gpulayer.contracts.states import (
 )
 from gpulayer.control_plane import views
 from gpulayer.control_plane.dispatch import Dispatcher
+from gpulayer.control_plane.lifecycle import gangs
 from gpulayer.control_plane.ports import Ports, Reader
 from gpulayer.control_plane.selection import find_job
 from gpulayer.control_plane.sessions import Sessions
 from gpulayer.errors import NotFoundError, UsageError
+from gpulayer.runtime import segments
 
+_CURSOR, _DIGITS = 64 << 10, 18
+"""Longest cursor that is read, and longest number in it."""
+_SHARE_BYTES = 64 << 10
+"""Least that an answer holds of each node of a gang, where there is so much."""
 HIDDEN = "no GPU asked for: hidden; --gpus 1"
 
 
 class LogPart(NamedTuple):
     """Framed bytes of a job's log."""
 
-    data: bytes
-    next: int
+    pieces: tuple[bytes, ...]
+    """From where the cursor was: of each node of a gang its own, else one."""
+    next: str
     """Where to go on."""
     eof: bool
     """Nothing will follow."""
+
+    @property
+    def data(self) -> bytes:
+        return b"".join(self.pieces)
 
 
 class Queries:
@@ -91,14 +102,35 @@ class Queries:
             stored = reader.stored_decision(find_job(reader, selector).id)
             return None if stored is None else views.decision_json(stored)
 
-    def log(self, selector: str, offset: int, limit: int) -> LogPart:
-        """A job's attempts one after another, by one offset that stays good as it grows."""
+    def log(self, selector: str, cursor: str, limit: int) -> LogPart:
+        """A job's attempts one after another, from a cursor that stays good as it grows: empty, or
+        what an answer named as next. Of the nodes of a gang, whole records in turn."""
         with self._ports.store.read() as reader:
             job = find_job(reader, selector)
             tasks = sorted(reader.tasks(job.id), key=lambda task: task.fence)
-        data = self._ports.logs.read(job.id, [TaskId(t.id) for t in tasks], offset, limit)
         is_over = job.state in TERMINAL_JOB_STATES and self._is_log_complete(job, tasks)
-        return LogPart(data, offset + len(data), is_over and len(data) < limit)
+        offsets = offsets_of(cursor)
+        if gangs.is_gang(job):
+            return self._gang_log(job, tasks, offsets, limit, is_over)
+        data = self._ports.logs.read(job.id, [TaskId(t.id) for t in tasks], offsets[0], limit)
+        return LogPart((data,), str(offsets[0] + len(data)), is_over and len(data) < limit)
+
+    def _gang_log(
+        self, job: Job, tasks: list[Task], offsets: list[int], limit: int, is_over: bool
+    ) -> LogPart:
+        """The cursor has an offset for each task, in the order of their fences."""
+        offsets += [0] * (len(tasks) - len(offsets))
+        share, parts = max(_SHARE_BYTES, limit // max(1, len(tasks))), []
+        for at, task in enumerate(tasks):
+            for most in (share, segments.MAX_RECORD + segments.HEADER.size):
+                data = self._ports.logs.read(job.id, [task.id], offsets[at], most)
+                end = segments.whole(data)
+                if end or len(data) < most:
+                    break
+            is_over = is_over and len(data) < most
+            offsets[at] += end
+            parts.append(data[:end])
+        return LogPart(tuple(parts), cursor_of(offsets), is_over)
 
     def last_end(self) -> int:
         """The number of the newest end of any job; what comes later is greater."""
@@ -191,16 +223,13 @@ class Queries:
 
     def _is_log_complete(self, job: Job, tasks: list[Task]) -> bool:
         """Whether nothing more of the log will come: all is here, or nobody is left to send it."""
-        newest = _newest(tasks)
-        if newest is None:
+        return not any(self._is_written(task) for task in gangs.newest(tasks).values())
+
+    def _is_written(self, task: Task) -> bool:
+        if task.state in LIVE_TASK_STATES:
             return True
-        if newest.state in LIVE_TASK_STATES:
-            return False
-        return (
-            newest.log_complete
-            or newest.state is TaskState.LOST
-            or not self._sessions.keeps(newest.worker_id, newest.id)
-        )
+        is_whole = task.log_complete or task.state is TaskState.LOST
+        return not is_whole and self._sessions.keeps(task.worker_id, task.id)
 
 
 def _names(value: Any, name: str) -> bool:
@@ -210,6 +239,16 @@ def _names(value: Any, name: str) -> bool:
     if isinstance(value, list | tuple):
         return any(_names(item, name) for item in value)
     return bool(value == name)
+
+
+def offsets_of(cursor: str) -> list[int]:
+    """What a cursor holds. Anything else begins at the beginning."""
+    parts = cursor[:_CURSOR].split(".")
+    return [int(p[:_DIGITS]) if p.isascii() and p.isdigit() else 0 for p in parts]
+
+
+def cursor_of(offsets: Iterable[int]) -> str:
+    return ".".join(map(str, offsets))
 
 
 def _newest(tasks: Iterable[Task]) -> Task | None:

@@ -97,7 +97,8 @@ class Reconciler:
             silent = self._sessions.silent_seconds(task.worker_id, instant)
             if silent >= self._allowed_silence(task, job):
                 why = f"{task.worker_id} was silent for {silent:.0f} s"
-                yield task.id, rules.lost(Reason.WORKER_LOST, why)
+                heard = self._ports.clock.now() - silent
+                yield task.id, rules.lost(Reason.WORKER_LOST, why, heard)
                 continue
             if job.cancel_requested_at is not None:
                 # Twice the grace: a ladder has up to three steps.

@@ -21,7 +21,7 @@ from gpulayer.contracts.ids import TaskId
 from gpulayer.contracts.messages import Assignment, Held, Report, ReportReply, TaskReport
 from gpulayer.contracts.records import Task
 from gpulayer.contracts.states import LIVE_TASK_STATES, TERMINAL_TASK_STATES, Reason, TaskState
-from gpulayer.control_plane.endings import end_task, end_tasks, reconnect
+from gpulayer.control_plane.endings import end_task, end_tasks, publish, reconnect, start_task
 from gpulayer.control_plane.envelopes import Envelopes
 from gpulayer.control_plane.labels import with_granted
 from gpulayer.control_plane.lifecycle import tasks as rules
@@ -158,7 +158,21 @@ class Reports:
             (notes.kill if news.exit is None else notes.recorded).append(news.task_id)
         elif task.state not in LIVE_TASK_STATES:
             self._note_late(tx, task, news, notes, now)
-        elif news.exit is not None:
+        else:
+            if news.rendezvous is not None:
+                notes.topics |= publish(tx, task, news.rendezvous)
+            self._note_live(tx, task, news, sizes, notes, now)
+
+    def _note_live(
+        self,
+        tx: Tx,
+        task: Task,
+        news: TaskReport,
+        sizes: Mapping[str, int],
+        notes: _Notes,
+        now: float,
+    ) -> None:
+        if news.exit is not None:
             log_size, here = news.log_size or 0, sizes.get(task.id, 0)
             notes.topics |= end_task(
                 tx,
@@ -171,17 +185,11 @@ class Reports:
             )
             notes.recorded.append(task.id)
         elif task.state is TaskState.ASSIGNED and news.started_at is not None:
-            self._note_start(tx, task, news.started_at, notes, now)
+            notes.topics |= start_task(tx, task, news.started_at, now)
         elif news.phase is not None and news.phase != task.phase:
             update = TaskUpdate(task.id, task.state, {"phase": news.phase})
             commit(tx, Changes(task_updates=(update,)))
             notes.topics |= {job_topic(task.job_id)}
-
-    def _note_start(self, tx: Tx, task: Task, started_at: float, notes: _Notes, now: float) -> None:
-        job = tx.job(task.job_id)
-        if job is not None:
-            commit(tx, rules.started(job, task, started_at, now))
-            notes.topics.add(job_topic(job.id))
 
     def _note_late(self, tx: Tx, task: Task, news: TaskReport, notes: _Notes, now: float) -> None:
         if news.exit is None:

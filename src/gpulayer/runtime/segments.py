@@ -67,6 +67,17 @@ def decode(data: bytes) -> list[Record]:
     return list(Reader().feed(data))
 
 
+def whole(data: bytes) -> int:
+    """How many of the bytes are whole records."""
+    end = 0
+    while end + HEADER.size <= len(data):
+        length = HEADER.unpack_from(data, end)[5]
+        if end + HEADER.size + length > len(data):
+            break
+        end += HEADER.size + length
+    return end
+
+
 def repair(fd: int) -> int:
     """Cuts a torn last record off the open file and returns the length that is left."""
     size = os.fstat(fd).st_size

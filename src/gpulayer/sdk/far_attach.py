@@ -12,6 +12,7 @@ that stays away leave the job running. The loop belongs to the main thread.
 
 from __future__ import annotations
 
+import os
 import select
 import signal
 import threading
@@ -21,7 +22,8 @@ from typing import TYPE_CHECKING, Any, Self
 from gpulayer.api.paths import job_path
 from gpulayer.clock import SystemClock
 from gpulayer.errors import GPULayerError
-from gpulayer.runtime.segments import BOTH, NOTE, PREPARE, STDERR, STDOUT
+from gpulayer.runtime.rank_lines import RankLines, label
+from gpulayer.runtime.segments import BOTH, LAUNCHER, NOTE, PREPARE, STDERR, STDOUT, Record
 from gpulayer.sdk import interrupts
 from gpulayer.sdk.caught import Caught
 from gpulayer.sdk.interrupts import ExitReport, Ladder
@@ -47,6 +49,8 @@ class FarAttachment:
         self._clock = SystemClock()
         self._report: ExitReport | None = None
         self._outlets: dict[int, Outlet] = {}
+        self._lines: dict[tuple[int, int], RankLines] = {}
+        self._in_ranks = False
         self._wire: Wire | None = None
         self._job_id = ""
 
@@ -59,12 +63,13 @@ class FarAttachment:
     def __exit__(self, *error: object) -> None:
         self._caught.__exit__(*error)
 
-    def relay(self, wire: Wire, job_id: str) -> ExitReport:
+    def relay(self, wire: Wire, job_id: str, *, in_ranks: bool = False) -> ExitReport:
         """Carry the log until the job has ended, or the person left it. Within `with` only.
+        `in_ranks`: it is several processes, whose lines are kept apart.
 
         Raises what the server answers where the job can be followed no further; it goes on.
         """
-        self._wire, self._job_id = wire, job_id
+        self._wire, self._job_id, self._in_ranks = wire, job_id, in_ranks
         out, err = Outlet(1), Outlet(2)
         self._outlets = {STDOUT: out, BOTH: out, STDERR: err}
         if self._is_talking:
@@ -106,16 +111,27 @@ class FarAttachment:
     def _hear(self, news: News) -> None:
         for record in news.records:
             if (outlet := self._outlets.get(record.stream)) is not None:
-                outlet.put(record.data)
+                outlet.put(self._of_rank(record) if self._in_ranks else record.data)
         if news.lost is not None:
             self._say(f"{news.lost.where} does not answer; {self._job_id} goes on without us")
         if news.is_back:
             self._say(f"the server is back; {self._job_id} is followed from where it was")
         if news.job is not None:
             self._report = _report_of(news.job)
+            for (stream, _), lines in self._lines.items():
+                self._outlets[stream].put(lines.rest())
         if news.error is not None:
             news.error.job_id = news.error.job_id or self._job_id
             raise news.error
+
+    def _of_rank(self, record: Record) -> bytes:
+        if record.rank == LAUNCHER:
+            return record.data
+        key = (record.stream, record.rank)
+        if key not in self._lines:
+            shows = os.isatty(2 if record.stream == STDERR else 1)
+            self._lines[key] = RankLines(label(record.rank) if shows else b"")
+        return self._lines[key].feed(record.data)
 
     def _reader_left(self) -> None:
         """Whoever read our output has gone. A job here would be told with SIGPIPE; this one is

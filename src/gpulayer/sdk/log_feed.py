@@ -46,7 +46,7 @@ class LogFeed:
         self._taken = threading.Event()
         self._closed = threading.Event()
         self._read, self._write = os.pipe2(os.O_CLOEXEC)
-        self._offset = 0
+        self._offset = ""
         self._reader = segments.Reader()
         self._thread = threading.Thread(target=self._run, name="gpulayer-log", daemon=True)
         self._thread.start()
@@ -97,7 +97,7 @@ class LogFeed:
         reply = self._wire.request("GET", path, park=PARK_SECONDS)
         if records := list(self._reader.feed(reply.data)):
             self._tell(News(records))
-        self._offset = int(reply.headers["x-gpulayer-next"])
+        self._offset = reply.headers["x-gpulayer-next"]
         return reply.headers["x-gpulayer-eof"] == "1"
 
     def _end(self) -> dict[str, Any]:

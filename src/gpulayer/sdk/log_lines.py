@@ -24,13 +24,13 @@ def records(
 
     Safe across restarts of the plane: each request names the offset from which it goes on.
     """
-    offset, reader = 0, segments.Reader()
+    offset, reader = "", segments.Reader()
     while True:
         park = PARK_SECONDS if follow else 0.0
         path = job_path(selector, "logs", **{**(query or {}), "offset": offset, "wait": park})
         reply = caller.request("GET", path, park=park)
         yield from reader.feed(reply.data)
-        offset = int(reply.headers["x-gpulayer-next"])
+        offset = reply.headers["x-gpulayer-next"]
         if reply.headers["x-gpulayer-eof"] == "1" or not (follow or reply.data):
             return
 

@@ -9,7 +9,7 @@ from gpulayer.contracts.ids import JobId, TaskId, WorkerId
 from gpulayer.contracts.records import Task
 from gpulayer.contracts.states import Reason, TaskState
 from gpulayer.storage.queries import Queries, Writes
-from gpulayer.storage.rows import FLAG, JSON_TUPLE, TEXT, Table, as_enum
+from gpulayer.storage.rows import FLAG, JSON, JSON_TUPLE, TEXT, Table, as_enum
 
 TASKS = Table(
     "tasks",
@@ -21,6 +21,8 @@ TASKS = Table(
         "phase": TEXT,
         "gpus": JSON_TUPLE,
         "log_complete": FLAG,
+        "rendezvous": JSON,
+        "ending": JSON,
     },
 )
 

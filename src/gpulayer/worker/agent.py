@@ -192,8 +192,8 @@ class Agent:
         if slot is None:
             return []
         match event:
-            case heard.TaskStarted(_, run, at) if run == slot.run:
-                return self.slots.started(slot, at, now)
+            case heard.TaskStarted(_, run, at, rendezvous) if run == slot.run:
+                return self.slots.started(slot, at, now, rendezvous)
             case heard.TaskRefused(_, run, ending) if run == slot.run:
                 self.slots.refused(slot, ending)
             case heard.LogRead(_, offset, data, raw):

@@ -79,6 +79,8 @@ class TaskStarted:
     """Number of the `Run` that it answers; one that was asked for again counts no more."""
     at: float
     """Unix time of the workload's exec, for people."""
+    rendezvous: Mapping[str, Any] | None = None
+    """Of node 0 of a gang: where the others find it."""
 
 
 @dataclass(frozen=True, slots=True)

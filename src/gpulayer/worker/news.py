@@ -49,7 +49,8 @@ def gather(
             news.append(_end(slot))
             size += _size(news[-1])
         elif _has_start(slot):
-            news.append(TaskReport(slot.task_id, slot.fence, slot.phase, slot.started_at))
+            start = (slot.task_id, slot.fence, slot.phase, slot.started_at)
+            news.append(TaskReport(*start, rendezvous=slot.rendezvous))
     return tuple(news)
 
 

@@ -39,6 +39,8 @@ class Slot:
     run: int = 0
     """Number of the newest `Run` of it."""
     log: LogTail = field(default_factory=LogTail)
+    rendezvous: Mapping[str, Any] | None = None
+    """Of node 0 of a gang: where the others find it. Told with its start."""
     order: Cancel | None = None
     """The firmest request to end it."""
     silent: bool = False
@@ -88,6 +90,7 @@ def note_of(assignment: Assignment) -> dict[str, Any]:
         "secrets": bool(assignment.spec.get("secrets")),
         "outputs": list(assignment.spec.get("outputs") or ()),
         "folder": _own_folder(assignment, workload),
+        **({"gang": assignment.gang["id"]} if assignment.gang else {}),
     }
 
 
@@ -114,6 +117,7 @@ def attached(task: Attached, authorised_at: float) -> Slot:
     """A task that an earlier agent started. How much of its log the plane has is not known."""
     slot = Slot(task.task_id, task.fence, task.job_id, task.index, task.note, authorised_at)
     slot.phase = "running"
+    slot.rendezvous = task.note.get("rendezvous")
     slot.log.in_step = False
     return slot
 
@@ -193,10 +197,17 @@ class Slots:
             return []
         return [End(slot.task_id, slot.order.mode, slot.order.grace_seconds)]
 
-    def started(self, slot: Slot, at: float | None, now: float) -> list[Instruction]:
+    def started(
+        self,
+        slot: Slot,
+        at: float | None,
+        now: float,
+        rendezvous: Mapping[str, Any] | None = None,
+    ) -> list[Instruction]:
         if slot.phase != "staging":
             return []
         slot.phase = "running"
+        slot.rendezvous = rendezvous
         slot.started_at, slot.started_seen = at, now
         return self.ending(slot)
 
@@ -231,8 +242,12 @@ class Slots:
         return self.ending(slot)
 
     def _blocked(self, slot: Slot) -> bool:
+        """Other nodes of one gang may live beside it."""
+        gang = slot.note.get("gang")
         return any(
-            other.lives and (other.job_id, other.index) == (slot.job_id, slot.index)
+            other.lives
+            and (other.job_id, other.index) == (slot.job_id, slot.index)
+            and (gang is None or other.note.get("gang") != gang)
             for other in self._slots.values()
         )
 

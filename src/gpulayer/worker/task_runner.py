@@ -178,5 +178,5 @@ def _start_message(task: TaskPlan) -> dict[str, Any]:
         "unbuffered": attach_id is None,
         **({"pipes": task.pipes, "rank": segments.LAUNCHER} if task.pipes else {}),
         "log_limit_bytes": LOG_BYTES,
-        "note": note_of(assignment),
+        "note": note_of(assignment) | ({"rendezvous": place} if (place := task.rendezvous) else {}),
     }

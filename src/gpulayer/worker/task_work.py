@@ -8,7 +8,7 @@ a while (a secret, a file to store, a look at a Python) goes to a few threads of
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol
 
@@ -118,10 +118,11 @@ class TaskWork:
                 self._on_error(error)
             self._refused(order, error)
         else:
+            place = (task.get("note") or {}).get("rendezvous")
             tail = link.expect(told_log(self._post, order.assignment.task_id, 0))
             link.ask(
                 "start",
-                lambda reply, _: self._started(order, reply),
+                lambda reply, _: self._started(order, reply, place),
                 task=task,
                 tail={"seq": tail, "offset": 0, "max_bytes": TAIL_BYTES},
             )
@@ -137,7 +138,9 @@ class TaskWork:
                 with self._plane_back:
                     self._plane_back.wait(1.0)
 
-    def _started(self, order: say.Run, reply: dict[str, Any]) -> None:
+    def _started(
+        self, order: say.Run, reply: dict[str, Any], rendezvous: Mapping[str, Any] | None
+    ) -> None:
         try:
             answer(reply)
         except SupervisorGone:
@@ -146,7 +149,8 @@ class TaskWork:
             self._refused(order, error)
         else:
             task_id = order.assignment.task_id
-            self._post(heard.TaskStarted(task_id, order.number, self._clock.now()))
+            at = self._clock.now()
+            self._post(heard.TaskStarted(task_id, order.number, at, rendezvous))
 
     def _refused(self, order: say.Run, error: Exception) -> None:
         ending = self._tasks.refused(error)

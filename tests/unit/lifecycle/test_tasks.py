@@ -44,7 +44,7 @@ def test_every_outcome_ends_the_job_in_its_state(
     outcome: str, reason: str, state: JobState, slug: str | None
 ) -> None:
     job = a_job(JobState.RUNNING, started_at=NOW - 10)
-    changes = tasks.ended(job, a_task(), (), an_exit(outcome, reason), NOW, 0.5)
+    changes = tasks.ended(job, a_task(), an_exit(outcome, reason), NOW, 0.5)
     assert task_after(changes)["state"] == outcome
     assert job_after(changes)["state"] is state
     (result,) = changes.results
@@ -53,7 +53,7 @@ def test_every_outcome_ends_the_job_in_its_state(
 
 def test_a_start_told_with_its_end_is_in_the_story() -> None:
     end = an_exit(started_at=NOW - 3)
-    changes = tasks.ended(a_job(), a_task(TaskState.ASSIGNED), (), end, NOW, 0.5)
+    changes = tasks.ended(a_job(), a_task(TaskState.ASSIGNED), end, NOW, 0.5)
     assert [event.kind for event in changes.events] == ["started", "finished"]
     assert job_after(changes)["started_at"] == NOW - 3
 
@@ -65,7 +65,7 @@ def test_a_requested_cancel_goes_before_any_other_end(outcome: str) -> None:
     )
     reason = "worker_lost" if outcome == "lost" else "exited"
     end = an_exit(outcome, reason, value="1", error={"type": "E"}, outputs=({"path": "x"},))
-    changes = tasks.ended(job, a_task(), (), end, NOW, 0.5)
+    changes = tasks.ended(job, a_task(), end, NOW, 0.5)
     assert job_after(changes)["state"] is JobState.CANCELLED
     assert job_after(changes)["reason"] is Reason.SHUTDOWN
     assert changes.results[0].value is None
@@ -75,7 +75,7 @@ def test_a_requested_cancel_goes_before_any_other_end(outcome: str) -> None:
 
 def test_a_retry_goes_back_to_the_queue_with_its_delay() -> None:
     job = a_job(JobState.RUNNING, max_attempts=2, retry_on=("failed",), started_at=NOW - 9)
-    changes = tasks.ended(job, a_task(), (), an_exit("failed", exit_code=3), NOW, 0.5)
+    changes = tasks.ended(job, a_task(), an_exit("failed", exit_code=3), NOW, 0.5)
     after = job_after(changes)
     assert after["state"] is JobState.QUEUED
     assert (after["not_before"], after["attempt"]) == (NOW + 0.5, 1)
@@ -84,24 +84,8 @@ def test_a_retry_goes_back_to_the_queue_with_its_delay() -> None:
     assert not changes.results
 
 
-def test_a_gang_ends_with_its_last_success() -> None:
-    first = tasks.ended(a_job(), a_task(fence=7), [a_task(fence=8)], an_exit(), NOW, 0.5)
-    assert not first.job_updates
-    last = tasks.ended(a_job(), a_task(fence=8), (), an_exit(), NOW, 0.5)
-    assert job_after(last)["state"] is JobState.SUCCEEDED
-
-
-def test_one_failing_rank_revokes_the_others_in_the_same_change() -> None:
-    others = [a_task(TaskState.ASSIGNED, fence=8), a_task(fence=9)]
-    changes = tasks.ended(a_job(), a_task(), others, an_exit("failed"), NOW, 0.5)
-    for fence in ("t8", "t9"):
-        assert task_after(changes, fence)["state"] is TaskState.LOST
-        assert task_after(changes, fence)["reason"] is Reason.RETRACTED
-    assert job_after(changes)["state"] is JobState.FAILED
-
-
 def test_what_a_newer_worker_says_is_understood() -> None:
-    changes = tasks.ended(a_job(), a_task(), (), an_exit("failed", "struck_by_a_comet"), NOW, 0.5)
+    changes = tasks.ended(a_job(), a_task(), an_exit("failed", "struck_by_a_comet"), NOW, 0.5)
     assert job_after(changes)["reason"] is Reason.EXITED
 
 

@@ -29,6 +29,7 @@ class Nodes:
         self.count = count
         self.patience = patience
         self.port = port or free_port()
+        self.address = distributed.LOOPBACK
         self.begun: list[subprocess.Popen[str]] = []
 
     def start(self, node: int, *, token: str = "t", says: str = "") -> subprocess.Popen[str]:
@@ -39,7 +40,7 @@ class Nodes:
             "ranks": [],
             "nodes": self.count,
             "node": node,
-            "address": distributed.LOOPBACK,
+            "address": self.address,
             "port": self.port,
             "token": token,
             "names": [f"lab-{n}" for n in range(self.count)],
@@ -92,6 +93,13 @@ def test_all_nodes_begin_once_all_are_there_in_any_order(gang: Gang) -> None:
     assert not select.select([node.stdout for node in early], [], [], 0.3)[0]
     said = [node.communicate(timeout=SECONDS) for node in [nodes.start(0), *early]]
     assert sorted(out for out, _ in said) == [f"node {n} at {nodes.port}\n" for n in range(3)]
+
+
+def test_they_meet_over_ipv6_too(gang: Gang) -> None:
+    nodes = gang(2)
+    nodes.address = "::1"
+    both = [nodes.start(0), nodes.start(1)]
+    assert [node.wait(SECONDS) for node in both] == [0, 0]
 
 
 def test_who_does_not_come_is_named(gang: Gang) -> None:

@@ -37,8 +37,13 @@ def decide(shape: Shape, *workers: WorkerView, **limits: int) -> Decision:
         (a_shape(cpu_cores=64.0), [PLAIN], "lab-1 needs 64 cores, has 8 in all"),
         (a_shape(cpu_cores=64.0), [PLAIN, a_worker("lab-2", cpu_cores=32.0)],
          "no worker can run it; closest: lab-2 needs 64 cores, has 32 in all"),
-        (a_shape(nodes=2), [PLAIN, a_worker("lab-2", allocations=FULL)],
+        (a_shape(nodes=2, distinct=True), [PLAIN, a_worker("lab-2", allocations=FULL)],
          "needs 2 workers at once, 1 can take part now; lab-2 needs 1 free core, has 0 of 8"),
+        (a_shape(nodes=9), [PLAIN, a_worker("lab-2", allocations=FULL)],
+         "needs room for 9 nodes at once, 1 worker can take part now; "  # noqa: ISC004
+         "lab-2 needs 1 free core, has 0 of 8"),
+        (a_shape(nodes=3), [PLAIN, a_worker("lab-2", allocations=FULL)],
+         "placed on lab-1 (3 nodes)"),
     ],
 )  # fmt: skip
 def test_the_summary_says_what_happened_or_what_is_missing(

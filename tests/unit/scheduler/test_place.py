@@ -139,8 +139,28 @@ def test_a_gang_that_waits_holds_nothing() -> None:
 
 def test_a_gang_is_not_split_over_targets() -> None:
     workers = [a_worker("a"), a_worker("b", target="remote"), a_worker("c", target="remote")]
-    gang = a_shape(nodes=2, targets=("local", "remote"))
+    gang = a_shape(nodes=2, targets=("local", "remote"), distinct=True)
     assert where(a_snapshot([gang], workers)) == {"job-0": ["b", "c"]}
+    wide = a_shape(nodes=2, targets=("local", "remote"), cpu_cores=5.0)
+    assert where(a_snapshot([wide], workers)) == {"job-0": ["b", "c"]}
+
+
+def test_nodes_of_a_gang_share_a_worker_only_where_there_are_too_few() -> None:
+    gang = a_shape(nodes=3, cpu_cores=2.0)
+    assert where(a_snapshot([gang], [a_worker(n) for n in "abc"])) == {"job-0": ["a", "b", "c"]}
+    assert where(a_snapshot([gang], [a_worker("a"), a_worker("b")])) == {"job-0": ["a", "a", "a"]}
+    busy = a_worker("a", allocations=[holding(5.0)])
+    assert where(a_snapshot([gang], [busy, a_worker("b")])) == {"job-0": ["b", "b", "b"]}
+    assert where(a_snapshot([gang], [busy])) == {}
+    apart = a_shape(nodes=3, cpu_cores=2.0, distinct=True)
+    assert where(a_snapshot([apart], [a_worker("a"), a_worker("b")])) == {}
+
+
+def test_nodes_that_share_a_worker_have_devices_of_their_own() -> None:
+    (decision,) = place(a_snapshot([a_shape(2, nodes=2)], [a_worker("a", 4)]))
+    devices = [uuid for p in decision.placements for uuid in p.gpus]
+    assert len(devices) == len(set(devices)) == 4
+    assert where(a_snapshot([a_shape(2, nodes=2)], [a_worker("a", 3)])) == {}
 
 
 def test_ranks_are_numbered_from_nought() -> None:
@@ -159,9 +179,16 @@ def test_a_job_that_asked_to_fail_fails_when_no_worker_could_ever_run_it() -> No
 
 
 def test_a_gang_of_more_workers_than_there_are_fails_if_asked_to() -> None:
-    (decision,) = place(a_snapshot([(a_shape(nodes=3), FAIL)], [a_worker("a"), a_worker("b")]))
+    workers = [a_worker("a"), a_worker("b")]
+    (decision,) = place(a_snapshot([(a_shape(nodes=3, distinct=True), FAIL)], workers))
     assert decision.outcome is Outcome.UNSCHEDULABLE
     assert decision.summary == "needs 3 workers at once, 2 could ever take part"
+    (decision,) = place(a_snapshot([(a_shape(nodes=17), FAIL)], workers))
+    assert decision.outcome is Outcome.UNSCHEDULABLE
+    assert decision.summary == "needs room for 17 nodes at once, 2 workers could ever take part"
+    full = [a_worker(n, allocations=[holding(8.0)]) for n in "ab"]
+    (decision,) = place(a_snapshot([(a_shape(nodes=16), FAIL)], full))
+    assert decision.outcome is Outcome.WAITING
 
 
 @pytest.mark.parametrize(

@@ -75,6 +75,11 @@ def decide(
     return Again(backoff(job.attempt, jitter), job.attempt, lost)
 
 
+def never_ran(reason: Reason) -> bool:
+    """Whether a loss for that reason, before anything had begun, uses no attempt."""
+    return reason in _NEVER_RAN
+
+
 def may_go_again(job: Job) -> bool:
     """Whether a loss of its running task would give the job out again."""
     return job.attempt < job.max_attempts and "worker_lost" in job.retry_on

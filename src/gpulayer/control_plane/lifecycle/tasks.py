@@ -11,8 +11,6 @@ timed out, then failed, then lost.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from gpulayer.contracts.changes import Changes, NewEvent, TaskUpdate
 from gpulayer.contracts.messages import Exit
 from gpulayer.contracts.records import Job, Output, Task
@@ -73,7 +71,6 @@ def started(job: Job, task: Task, started_at: float, now: float) -> Changes:
 def ended(
     job: Job,
     task: Task,
-    siblings: Sequence[Task],
     end: Exit,
     now: float,
     jitter: float,
@@ -81,12 +78,9 @@ def ended(
     log_size: int = 0,
     log_complete: bool = False,
 ) -> Changes:
-    """The task's end and what follows from it, at once: the next attempt, or the job's end.
-
-    `siblings` are the job's other live tasks. One that does not succeed ends the attempt for all
-    of them: their fences die here, and their workers are told by the next reply.
-    """
-    outcome, reason = _judge(job, end)
+    """The task's end and what follows from it, at once: the next attempt, or the job's end. Those
+    of a gang are `gangs.ended`."""
+    outcome, reason = judge(job, end)
     began = task.started_at if end.started_at is None else end.started_at
     changes = move_task(
         task,
@@ -101,18 +95,14 @@ def ended(
     )
     if task.started_at is None and began is not None:
         changes += _began(job, task, began)
-    if outcome is TaskState.SUCCEEDED and siblings:
-        return changes
-    for sibling in siblings:
-        changes += move_task(sibling, TaskState.LOST, Reason.RETRACTED, now)
     if outcome in (TaskState.SUCCEEDED, TaskState.CANCELLED):
-        return changes + _over(job, task, outcome, Over(reason, job.lost), end, began, now)
+        return changes + over(job, task, outcome, Over(reason, job.lost), end, began, now)
     verdict = decide(
         job, task, outcome, reason, end.exit_code, began=began is not None, jitter=jitter
     )
     if isinstance(verdict, Again):
-        return changes + _again(job, task, outcome, verdict, end, now)
-    return changes + _over(job, task, outcome, verdict, end, began, now)
+        return changes + again(job, task, outcome, verdict, end, now)
+    return changes + over(job, task, outcome, verdict, end, began, now)
 
 
 def is_recorded(task: Task, end: Exit) -> bool:
@@ -172,12 +162,13 @@ def reconnected(job: Job, task: Task, now: float) -> Changes:
     return Changes(task_updates=(update,), events=(event,))
 
 
-def lost(reason: Reason, message: str) -> Exit:
-    """The end that the plane writes for a task of which nobody will report."""
-    return Exit(outcome=TaskState.LOST, reason=reason, message=message)
+def lost(reason: Reason, message: str, at: float | None = None) -> Exit:
+    """The end that the plane writes for a task of which nobody will report. `at`: when its worker
+    was last heard, where that is known."""
+    return Exit(outcome=TaskState.LOST, reason=reason, message=message, failed_at=at)
 
 
-def _judge(job: Job, end: Exit) -> tuple[TaskState, Reason]:
+def judge(job: Job, end: Exit) -> tuple[TaskState, Reason]:
     if job.cancel_requested_at is not None:
         return TaskState.CANCELLED, job.cancel_reason or Reason.USER
     return TaskState(end.outcome), _REASONS.get(end.reason, Reason.EXITED)
@@ -189,7 +180,7 @@ def _began(job: Job, task: Task, at: float) -> Changes:
     return Changes(events=(event,)) if job.started_at is None else Changes()
 
 
-def _again(
+def again(
     job: Job, task: Task, outcome: TaskState, verdict: Again, end: Exit, now: float
 ) -> Changes:
     how = f"exit code {end.exit_code}" if end.exit_code is not None else end.reason
@@ -218,7 +209,7 @@ def _again(
     )
 
 
-def _over(
+def over(
     job: Job,
     task: Task,
     outcome: TaskState,
@@ -245,7 +236,7 @@ def _over(
     )
     if after is JobState.CANCELLED:
         return changes
-    return changes + Changes(outputs=_outputs(job, end))
+    return changes + Changes(outputs=outputs(job, end))
 
 
 def _slug(after: JobState, reason: Reason) -> str | None:
@@ -260,7 +251,7 @@ def _slug(after: JobState, reason: Reason) -> str | None:
             return _SLUGS.get(reason, "job-failed")
 
 
-def _outputs(job: Job, end: Exit) -> tuple[Output, ...]:
+def outputs(job: Job, end: Exit) -> tuple[Output, ...]:
     return tuple(
         Output(
             job_id=job.id,

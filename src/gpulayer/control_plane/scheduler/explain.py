@@ -7,6 +7,7 @@ verdict with a count and examples; `full_table` still gives every worker when it
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from itertools import islice
 from typing import NamedTuple
@@ -79,9 +80,11 @@ def rows(decision: Decision) -> list[Row]:
 def placed(placements: Sequence[Placement], told: Iterable[Verdict]) -> str:
     """`placed on lab-1 with 2 GPUs`."""
     names = {verdict.worker_id: verdict.worker_name for verdict in told}
-    where = ", ".join(names[placement.worker_id] for placement in placements[:4])
-    if len(placements) > 4:
-        where = f"{len(placements)} workers: {where}, ..."
+    nodes = Counter(placement.worker_id for placement in placements)
+    some = [names[w] + (f" ({n} nodes)" if n > 1 else "") for w, n in list(nodes.items())[:4]]
+    where = ", ".join(some)
+    if len(nodes) > 4:
+        where = f"{len(nodes)} workers: {where}, ..."
     gpus = len(placements[0].gpus)
     each = " each" if len(placements) > 1 else ""
     devices = f" with {gpus} GPU{'' if gpus == 1 else 's'}{each}" if gpus else ""
@@ -98,12 +101,15 @@ def blocked(outcome: Outcome, shape: Shape, told: Sequence[Verdict]) -> str:
     because = f"{closest.worker_name} {_reason(closest, limit=2)}"
     alone = sum(count.values()) == 1
     if shape.nodes > 1 and able:
-        part = f"{count[Fit.YES]} can take part now"
-        if able < shape.nodes:
-            part = f"{able} could ever take part"
+        is_too_few = able < shape.nodes if shape.distinct else outcome is Outcome.UNSCHEDULABLE
+        number, when = (able, "could ever") if is_too_few else (count[Fit.YES], "can")
+        part = f"take part{'' if is_too_few else ' now'}"
         if closest.fit is not Fit.YES:
             part = f"{part}; {because}"
-        return f"needs {shape.nodes} workers at once, {part}"
+        if shape.distinct:
+            return f"needs {shape.nodes} workers at once, {number} {when} {part}"
+        workers = f"{number} worker{'' if number == 1 else 's'}"
+        return f"needs room for {shape.nodes} nodes at once, {workers} {when} {part}"
     if not able:
         sentence = because if alone else f"no worker can run it; closest: {because}"
         fails = outcome is Outcome.UNSCHEDULABLE

@@ -1,6 +1,7 @@
 """The workers that fit one shape, best first, taken for all tasks of a job or for none.
 
-All tasks of a gang go to distinct workers of one target; the targets are tried in their order.
+All nodes of a gang go to workers of one target, each to one of its own where there are enough; the
+targets are tried in their order.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from gpulayer.contracts.decision import Placement, Shape
 from gpulayer.control_plane.scheduler import devices, ranking, topology
 from gpulayer.control_plane.scheduler.columns import Column, Fleet, positions
 from gpulayer.control_plane.scheduler.topology import Choice
-from gpulayer.control_plane.scheduler.views import Layout, Machine
+from gpulayer.control_plane.scheduler.views import ALL, Layout, Machine, micro
 
 _Entry = tuple[ranking.Rank, int]
 """(rank, version of the machine that it was worked out for)."""
@@ -46,7 +47,7 @@ class Candidates:
     def _single(self, heap: list[_Entry]) -> tuple[Placement, ...]:
         """The worker stays where it is: what it gives makes its entry one to look at again."""
         machine = self._best(heap)
-        return () if machine is None else (self._placement(machine, 0),)
+        return () if machine is None else self._on(machine, 1, 0)
 
     def _gang(self, heap: list[_Entry]) -> tuple[Placement, ...]:
         found: list[tuple[Machine, _Entry]] = []
@@ -57,9 +58,25 @@ class Candidates:
             found.append((machine, heappop(heap)))
         for _, entry in found:
             heappush(heap, entry)
-        if len(found) < self._shape.nodes:
-            return ()
-        return tuple(self._placement(machine, rank) for rank, (machine, _) in enumerate(found))
+        if len(found) == self._shape.nodes:
+            return tuple(self._on(machine, 1, rank)[0] for rank, (machine, _) in enumerate(found))
+        return () if self._shape.distinct else self._shared([machine for machine, _ in found])
+
+    def _shared(self, found: list[Machine]) -> tuple[Placement, ...]:
+        """Each machine takes as many nodes as it has room for, the best one first."""
+        placed: tuple[Placement, ...] = ()
+        for machine in found:
+            wanted = min(self.room(machine), self._shape.nodes - len(placed))
+            placed += self._on(machine, wanted, len(placed))
+        return placed if len(placed) == self._shape.nodes else ()
+
+    def room(self, machine: Machine) -> int:
+        """How many nodes of the shape a machine that passes has room for now."""
+        return self._times(machine, machine.free_cores, machine.free_memory, machine.free_gpus)
+
+    def most(self, machine: Machine) -> int:
+        """The same if nobody else were there. What is not known yet limits nothing."""
+        return self._times(machine, machine.cores, machine.memory, ALL)
 
     def _best(self, heap: list[_Entry]) -> Machine | None:
         """The first worker, still in its place. One that has changed is put where it belongs now,
@@ -88,25 +105,43 @@ class Candidates:
         choice = self._choice(machine, usable)
         return ranking.rank(self._shape, machine, choice, usable), machine.version
 
-    def _placement(self, machine: Machine, rank: int) -> Placement:
-        bits = self._choice(machine, self._free_devices(machine)).bits
-        return Placement(
-            worker_id=machine.view.worker_id,
-            rank=rank,
-            cpu_cores=self._shape.cpu_cores,
-            memory_gb=self._shape.memory_gb or 0.0,
-            gpus=tuple(machine.uuids[i] for i in positions(bits)),
-        )
+    def _on(self, machine: Machine, count: int, rank: int) -> tuple[Placement, ...]:
+        """The next `count` nodes on one machine, with devices of their own."""
+        left, placed = self._free_devices(machine), list[Placement]()
+        for more in range(count):
+            bits = self._choice(machine, left).bits
+            left &= ~bits
+            placed.append(
+                Placement(
+                    worker_id=machine.view.worker_id,
+                    rank=rank + more,
+                    cpu_cores=self._shape.cpu_cores,
+                    memory_gb=self._shape.memory_gb or 0.0,
+                    gpus=tuple(machine.uuids[i] for i in positions(bits)),
+                )
+            )
+        return tuple(placed)
+
+    def _times(self, machine: Machine, cores: int, memory: int | None, gpus: int) -> int:
+        """How often the shape fits into these amounts."""
+        fits = [max(0, cores) // max(1, micro(self._shape.cpu_cores))]
+        if self._shape.memory_gb and memory is not None:
+            fits.append(max(0, memory) // max(1, micro(self._shape.memory_gb)))
+        if self._need is not None and machine.caps.gpus is not None:
+            fits.append((self._fit_devices(machine) & gpus).bit_count() // self._need.gpus)
+        return min(fits)
 
     def _free_devices(self, machine: Machine) -> int:
-        if self._need is None:
-            return 0
+        return 0 if self._need is None else self._fit_devices(machine) & machine.free_gpus
+
+    def _fit_devices(self, machine: Machine) -> int:
+        assert self._need is not None
         fact = devices.fact_of(self._need, machine)
         usable = self._usable.get((fact.layout, fact.shown))
         if usable is None:
             usable = devices.funnel(self._need, fact).usable
             self._usable[fact.layout, fact.shown] = usable
-        return usable & machine.free_gpus
+        return usable
 
     def _choice(self, machine: Machine, usable: int) -> Choice:
         if self._need is None or machine.gpu_fact.layout is None:

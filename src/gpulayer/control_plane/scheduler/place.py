@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpulayer.contracts.decision import Decision, Outcome, Pending, Shape, Snapshot
+from gpulayer.contracts.decision import Decision, Outcome, Pending, Snapshot
 from gpulayer.contracts.ids import ShapeId
 from gpulayer.control_plane.scheduler import explain
-from gpulayer.control_plane.scheduler.columns import Column, Fleet
+from gpulayer.control_plane.scheduler.columns import Column, Fleet, positions
 from gpulayer.control_plane.scheduler.gang import Candidates
 
 
@@ -88,7 +88,7 @@ class _Pass:
         columns = self._columns[shape_id]
         verdicts = explain.verdicts(self._fleet, columns, self._detail)
         told = [(first, Outcome.WAITING)]
-        if self._settled and self._is_hopeless(shape, columns):
+        if self._settled and self._is_hopeless(shape_id, columns):
             # None of them was placed before, so all jobs of the shape are still there to be told.
             jobs = self._of_shape[shape_id]
             told = [(p, Outcome.WAITING) for p in jobs if not p.fail_if_unschedulable][:1]
@@ -97,12 +97,21 @@ class _Pass:
             summary = explain.blocked(outcome, shape, verdicts)
             yield Decision(pending.job_id, shape_id, outcome, (), verdicts, summary)
 
-    def _is_hopeless(self, shape: Shape, columns: list[Column]) -> bool:
+    def _is_hopeless(self, shape_id: ShapeId, columns: list[Column]) -> bool:
         """Whether the registered workers, all free and fully known, would still be too few."""
         if not self._fleet.machines:
             return False
+        shape = self._snapshot.shapes[shape_id]
         possible = self._fleet.possible(columns)
         return all(
-            (possible & self._fleet.of_target(target)).bit_count() < shape.nodes
+            self._nodes(shape_id, possible & self._fleet.of_target(target)) < shape.nodes
             for target in shape.targets
         )
+
+    def _nodes(self, shape_id: ShapeId, machines: int) -> int:
+        """How many nodes of the shape these machines could ever have."""
+        shape = self._snapshot.shapes[shape_id]
+        if shape.nodes == 1 or shape.distinct:
+            return machines.bit_count()
+        most = self._candidates[shape_id].most
+        return sum(most(self._fleet.machines[i]) for i in positions(machines))

@@ -39,6 +39,7 @@ def shape_of(spec: Mapping[str, Any], origin: Mapping[str, Any]) -> Shape:
     here = "local" in targets
     interpreter = (origin.get("interpreter") or _NONE) if here and (frameworks or python) else _NONE
     visible = origin.get("visible_gpus") if here and gpus else None
+    nodes = (workload.get("num_workers") or 1) if workload.get("kind") == "distributed" else 1
     return Shape(
         accelerator=accelerator,
         gpus=gpus,
@@ -56,7 +57,8 @@ def shape_of(spec: Mapping[str, Any], origin: Mapping[str, Any]) -> Shape:
         interpreter=interpreter.get("path"),
         interpreter_version=interpreter.get("version"),
         visible_gpus=None if visible is None else tuple(str(g) for g in visible),
-        nodes=(workload.get("num_workers") or 1) if workload.get("kind") == "distributed" else 1,
+        nodes=nodes,
+        distinct=nodes > 1 and placement.get("strategy") == "spread",
         targets=tuple(dict.fromkeys(targets)),
         worker_ids=_sorted(placement.get("worker_ids") or ()),
         labels=_pairs(placement.get("worker_labels")),

@@ -157,6 +157,8 @@ CREATE TABLE tasks (
     exit_code INTEGER,
     log_size INTEGER NOT NULL,
     log_complete INTEGER NOT NULL CHECK (log_complete = 0 OR log_complete = 1),
+    rendezvous TEXT,
+    ending TEXT,
     CHECK ((finished_at IS NULL) = (state = 'assigned' OR state = 'running'))
 );
 CREATE INDEX tasks_of_job ON tasks (job_id, "index", attempt, rank);

@@ -37,6 +37,8 @@ class TaskPlan:
     """None: that of the envelope."""
     pipes: list[dict[str, Any]] = field(default_factory=list)
     """Named pipes of ranks: path, stream, rank."""
+    rendezvous: dict[str, Any] | None = None
+    """Of node 0 of a gang: where the others find it."""
     redact: list[tuple[str, str]] = field(default_factory=list)
     undo: ExitStack = field(default_factory=ExitStack)
 

@@ -14,7 +14,9 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from gpulayer.clock import SystemIds
 from gpulayer.runtime import distributed, segments
+from gpulayer.worker import addresses
 from gpulayer.worker.steps import plan
 from gpulayer.worker.steps.plan import TaskPlan
 
@@ -37,35 +39,57 @@ def lay(task: TaskPlan, python: str, program: Sequence[str], *, results: bool) -
 
 
 def _node(task: TaskPlan, python: str, node: int, procs: int) -> dict[str, Any]:
-    rendezvous: Mapping[str, Any] = task.workload.get("rendezvous") or {}
-    patience = float(rendezvous.get("join_timeout_seconds") or 300)
-    nodes = int(task.workload.get("num_workers") or 1)
+    asked: Mapping[str, Any] = task.workload.get("rendezvous") or {}
+    patience = float(asked.get("join_timeout_seconds") or 300)
     resources: Mapping[str, Any] = task.spec.get("resources") or {}
-    address, interface = distributed.LOOPBACK, distributed.loopback(os.uname().sysname)
+    nodes = list((task.assignment.gang or {}).get("nodes") or [{"name": "here"}])
+    place = _place(task, asked, nodes)
     launcher = distributed.torchrun(
         python,
-        nodes=nodes,
+        nodes=len(nodes),
         node=node,
         procs=procs,
         job=task.assignment.job_id,
         patience=patience,
-        address=address,
+        address=place["address"],
     )
     shim = [python, "-I", "-S", os.path.join(_RUNTIME, "rank_shim.py")]
     cores = float(resources.get("cpu_cores") or 1)
     return {
         "launcher": launcher,
         "ranks": [*shim, plan.ranks(task.folder)],
-        "nodes": nodes,
+        "nodes": len(nodes),
         "node": node,
-        "address": address,
-        "port": int(rendezvous.get("port") or 0),
-        "token": "",
-        "names": [],
+        **place,
+        "names": [entry["name"] for entry in nodes],
         "join_seconds": patience,
         "scrub": distributed.scrub(),
-        "defaults": distributed.defaults(procs, cores, interface),
+        "defaults": distributed.defaults(procs, cores, _interface(place["address"])),
     }
+
+
+def _place(
+    task: TaskPlan, asked: Mapping[str, Any], nodes: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
+    """Where the nodes meet: chosen by the first one, for this attempt alone, and told to the
+    others. A node alone chooses its port when it starts."""
+    port = int(asked.get("port") or 0)
+    if len(nodes) == 1:
+        return {"address": distributed.LOOPBACK, "port": port, "token": ""}
+    if task.assignment.rank == 0:
+        address = addresses.meeting_place(nodes)
+        port = port or addresses.free_port(address)
+        task.rendezvous = {"address": address, "port": port, "token": SystemIds().token(26)}
+        return task.rendezvous
+    told: Mapping[str, Any] = (task.assignment.gang or {})["rendezvous"]
+    return {"address": str(told["address"]), "port": int(told["port"]), "token": told["token"]}
+
+
+def _interface(address: str) -> str | None:
+    """Of ours, on the way to where the nodes meet."""
+    if address == distributed.LOOPBACK:
+        return distributed.loopback(os.uname().sysname)
+    return addresses.interface_of(addresses.own_address(address))
 
 
 def _pipes(folder: str, local: int, rank: int) -> list[dict[str, Any]]:
