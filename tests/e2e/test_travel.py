@@ -96,7 +96,7 @@ def test_source_inputs_and_outputs_travel(site: Site) -> None:
     assert sorted(os.listdir(person.work / "home")) == ["result.txt", "runs"]
     shown = person.gpulayer("status", "travels").stdout
     assert "1 file stays in its workspace for a day (11 B): runs/log.txt" in shown
-    kept = list(site.tasks.glob("*/work/runs/log.txt"))
+    kept = list(site.tasks.glob("*/*/runs/log.txt"))
     assert [path.read_text() for path in kept] == ["left behind"]
 
 

@@ -16,8 +16,8 @@ from gpulayer.errors import UsageError
 from gpulayer.sdk import log_lines
 from gpulayer.sdk.describe import ANYWHERE, spec_of
 from gpulayer.sdk.job import Job
-from gpulayer.sdk.values import require_portable
 from gpulayer.sdk.watcher import Watcher
+from gpulayer.sdk.work import spec_for
 
 BATCH_JOBS = 1_000
 """Jobs of one request; longer lists go in several."""
@@ -91,7 +91,7 @@ class Client:
 
     def submit(self, command: Sequence[str] | Mapping[str, Any], /, **options: Any) -> Job:
         """Queue a command (a list of words), or a workload or spec as a mapping."""
-        return self.submit_specs([_spec(command, self.placed(options))], brings=options)[0]
+        return self.submit_specs([spec_for(command, self.placed(options))], brings=options)[0]
 
     def placed(self, options: Mapping[str, Any]) -> Mapping[str, Any]:
         """The options of a job with what `on` means here where it was not said."""
@@ -194,7 +194,7 @@ class Client:
         """What would happen to the job, and why. Nothing is submitted."""
         self._wire()
         origin, _ = self._submitter.origin({})
-        body = {"spec": _spec(command, self.placed(options)), "origin": origin}
+        body = {"spec": spec_for(command, self.placed(options)), "origin": origin}
         return dict(self.call("POST", "/v1/plan", body))
 
     def retry(self, job: Job) -> Job:
@@ -304,21 +304,6 @@ def _require_imported() -> None:
             "the file of a job submits jobs while it is imported; "
             'put that under: if __name__ == "__main__":',
         )
-
-
-def _spec(work: Sequence[str] | Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
-    if isinstance(work, Mapping):
-        workload = work.get("workload", work)
-        require_portable(workload.get("args") or (), workload.get("kwargs") or {})
-        return dict(work) if "workload" in work else spec_of(work, options)
-    if isinstance(work, str):
-        raise UsageError(
-            "usage",
-            "a command is a list of words, not one string",
-            why="no shell splits it",
-            hint=(f"gl.submit({work.split()!r})", f"gl.submit({['sh', '-c', work]!r})"),
-        )
-    return spec_of({"kind": "command", "command": [os.fspath(word) for word in work]}, options)
 
 
 _clients: weakref.WeakSet[Client] = weakref.WeakSet()

@@ -1,0 +1,27 @@
+"""What a program gives to be run: a list of words, a workload, or a whole spec."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from gpulayer.errors import UsageError
+from gpulayer.sdk.describe import spec_of
+from gpulayer.sdk.values import require_portable
+
+
+def spec_for(work: Sequence[str] | Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
+    """The spec of that work with those options. UsageError where it is none."""
+    if isinstance(work, Mapping):
+        workload = work.get("workload", work)
+        require_portable(workload.get("args") or (), workload.get("kwargs") or {})
+        return dict(work) if "workload" in work else spec_of(work, options)
+    if isinstance(work, str):
+        raise UsageError(
+            "usage",
+            "a command is a list of words, not one string",
+            why="no shell splits it",
+            hint=(f"gl.submit({work.split()!r})", f"gl.submit({['sh', '-c', work]!r})"),
+        )
+    return spec_of({"kind": "command", "command": [os.fspath(word) for word in work]}, options)
