@@ -28,6 +28,7 @@ from gpulayer.contracts.messages import (
 from gpulayer.errors import NotFoundError, RefusedError
 from gpulayer.worker.channel import WorkerChannel
 from tests.support.served_plane import FINISH_SECONDS, ServedPlane
+from tests.support.tls_server import Identity
 
 
 class Worker:
@@ -71,7 +72,7 @@ def plane(tmp_path: Path) -> Iterator[ServedPlane]:
         plane.close()
 
 
-@pytest.fixture(params=["in-process", "unix", "tcp"])
+@pytest.fixture(params=["in-process", "unix", "tcp", "tls"])
 def worker(plane: ServedPlane, request: pytest.FixtureRequest) -> Iterator[Worker]:
     channel = reached(plane, request.param)
     worker = Worker(channel)
@@ -89,8 +90,11 @@ def reached(plane: ServedPlane, way: str) -> WorkerChannel:
         case "unix":
             plane.serve()
             return HttpChannel.over(plane.socket)
-        case _:
+        case "tcp":
             return HttpChannel.over(Far(*plane.serve_tcp()))
+        case _:
+            identity = Identity()
+            return HttpChannel.over(Far(*plane.serve_tcp(identity.context()), identity.pin))
 
 
 def submit(plane: ServedPlane) -> str:

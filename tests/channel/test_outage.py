@@ -1,4 +1,5 @@
-"""The plane is away longer than a lease, or cannot be reached, while jobs run.
+"""The plane is away longer than a lease, or cannot be reached, or sends a worker away, while jobs
+run.
 
 Leases are short here, so that the whole takes seconds; the simulator plays the same with real ones.
 """
@@ -174,3 +175,20 @@ def test_without_an_agent_the_supervisor_ends_what_may_be_given_out_again(
     again.open_gate()
     assert once.ended() == ("succeeded", 1, b"begin\nover\n")
     assert again.ended()[:2] == ("succeeded", 2)
+
+
+def test_a_worker_that_drains_finishes_what_it_has_and_gets_nothing_new(
+    plane: ServedPlane, site: Site, tmp_path: Path
+) -> None:
+    running = Waiting(site, tmp_path, "running")
+    running.begun()
+    plane.plane.drain("local").result(FINISH_SECONDS)
+    later = site.submit(1)
+    running.open_gate()
+    assert running.ended()[0] == "succeeded"
+    (worker,) = plane.plane.workers()
+    assert (worker["state"], worker["tasks"]) == ("draining", [])
+    assert plane.plane.job(later)["state"] == "queued"
+    assert "drains" in plane.plane.job(later)["decision_summary"]
+    plane.plane.drain("local", draining=False).result(FINISH_SECONDS)
+    assert site.ended(later)["state"] == "succeeded"

@@ -1,10 +1,11 @@
-"""A real plane in memory, reachable in this process, over a Unix socket and over TCP."""
+"""A real plane, reachable in this process, over a Unix socket, over TCP and over TLS."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import socket
+import ssl
 import tempfile
 import threading
 from collections.abc import Mapping
@@ -88,10 +89,10 @@ class ServedPlane:
         sock.bind(self.socket)
         self._listen(sock, self.socket)
 
-    def serve_tcp(self) -> tuple[str, int]:
+    def serve_tcp(self, tls: ssl.SSLContext | None = None) -> tuple[str, int]:
         """On a free port of loopback."""
         sock = socket.create_server(("127.0.0.1", 0))
-        self._listen(sock, "")
+        self._listen(sock, "", tls)
         host, port = sock.getsockname()
         return host, port
 
@@ -122,7 +123,7 @@ class ServedPlane:
         jobs = self.plane.submit([Submission(body | spec)]).result(FINISH_SECONDS)
         return str(jobs[0].id)
 
-    def _listen(self, sock: socket.socket, path: str) -> None:
+    def _listen(self, sock: socket.socket, path: str, tls: ssl.SSLContext | None = None) -> None:
         sock.listen(64)
         self._listening[path] = sock
         host = Host(str(self._folder / "uploads"))
@@ -131,7 +132,7 @@ class ServedPlane:
         if path:
             self._in_loop(self._listener.open(sock))
         else:
-            self._in_loop(self._listener.open_to_strangers(sock, None, Limits()))
+            self._in_loop(self._listener.open_to_strangers(sock, tls, Limits()))
 
     def _tick(self) -> None:
         while not self._ended.wait(self._settings.tick_seconds):
