@@ -5,11 +5,12 @@
       dispatch     the scheduling pass            assignments  acquire, log bytes
       foresight    plan                           reports      heartbeats, starts, ends
       queries      looking                        reconcile    what time does
-      housekeeping gc
+      housekeeping gc                           access       who may come in, and who not any more
+                                                enrolment    how credentials come to be
     election                 which of the planes that share a store schedules
     sessions, envelopes      what is remembered between a worker's words; in memory
     endings, orders, views,  shared by the use cases above, which never import each other
-    selection
+    selection, labels
     ports, settings, wakeups what it needs, its times and limits, who waits for what
     lifecycle/, scheduler/   the rules; pure
 

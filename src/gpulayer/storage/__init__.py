@@ -6,7 +6,7 @@
       commits       batch -> transaction -> commit -> answers; a bad command fails alone
       tx            Reader: all named queries. Tx: the same + apply(changes), fences, put_...
       |
-      jobs  tasks  workers  stream (events)  results  decisions     SQL by table family
+      jobs  tasks  workers  stream (events)  results  decisions  credentials    SQL by family
       rows          record <-> row         fences, memo             what the writer keeps in memory
       |
       engine        what the store needs of a database, and two that have it:
