@@ -23,16 +23,24 @@ class Attempts:
         self._refused: dict[str, int] = {}
 
     def count(self, address: str) -> None:
-        """One more refusal. Raises `plane-full` instead of letting it be told apart."""
-        now = self._clock.monotonic()
-        if now - self._since >= WINDOW_SECONDS or len(self._refused) >= MOST_ADDRESSES:
-            self._since = now
-            self._refused.clear()
-        seen = self._refused[address] = self._refused.get(address, 0) + 1
-        if seen > REFUSALS:
+        """One more refusal. Past the limit it raises `plane-full`, so that nothing is told."""
+        self._turn()
+        self._refused[address] = self._refused.get(address, 0) + 1
+        self.require(address)
+
+    def require(self, address: str) -> None:
+        """Raise `plane-full` where it was refused too often: for calls whose refusal is work."""
+        self._turn()
+        if self._refused.get(address, 0) > REFUSALS:
             raise RefusedError(
                 "plane-full",
                 f"{REFUSALS} credentials from {address} were refused within a minute",
                 why="whoever has a good one is let in all the same",
                 hint="gpulayer help unauthorized",
             )
+
+    def _turn(self) -> None:
+        now = self._clock.monotonic()
+        if now - self._since >= WINDOW_SECONDS or len(self._refused) >= MOST_ADDRESSES:
+            self._since = now
+            self._refused.clear()

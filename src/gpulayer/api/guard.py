@@ -61,6 +61,8 @@ class Guard:
             except RefusedError:
                 self._attempts.count(address)
                 raise
+            if route.action == "enrol":
+                self._attempts.require(address)
         if not may_at_all(principal.role, route.action):
             if principal.role is Role.ANYONE:
                 raise RefusedError(
@@ -70,6 +72,16 @@ class Guard:
                 )
             raise refusal(principal, route.action)
         return principal
+
+    def refused(self, route: Route, error: GPULayerError, address: str) -> GPULayerError:
+        """What to answer instead of a refusal: a guessed code is noted in the store, so guessing is
+        slowed down before it gets there."""
+        if route.action == "enrol" and error.code == "unauthorized" and address:
+            try:
+                self._attempts.count(address)
+            except RefusedError as too_often:
+                return too_often
+        return error
 
     def named(self, call: Call) -> Call:
         """The same, with the caller's own newest job where it says `last`."""

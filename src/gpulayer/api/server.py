@@ -83,6 +83,7 @@ class App:
             except ClientDisconnect:
                 return Response(status_code=400)
             except GPULayerError as error:
+                error = guard.refused(route, error, _address(request))
                 error = newer_client(request.scope["headers"], error)
                 return _refuse(error, is_closing=is_unread)
             except Exception as error:
@@ -103,7 +104,7 @@ class App:
         """The call without its body, which is not read for who may not make it."""
         is_private = request.scope.get("state", {}).get(PRIVATE) is True
         guard = self._handlers.guard
-        address = "" if request.client is None else request.client.host
+        address = _address(request)
         headers = request.scope["headers"]
         principal = guard.admit(
             headers,
@@ -155,6 +156,11 @@ class App:
             os.unlink(path)
             raise
         return path
+
+
+def _address(request: Request) -> str:
+    """Of the other side; empty for the private socket."""
+    return "" if request.client is None else request.client.host
 
 
 def _has_body(request: Request) -> bool:
