@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 
-from benchmarks import channel, command_line, commands, logs, memory, plane
+from benchmarks import channel, command_line, commands, logs, memory, plane, store
 from benchmarks.figures import Figure
 from benchmarks.scratch import scratch_home
 
@@ -21,6 +21,7 @@ SUITES: dict[str, Callable[[dict[str, str]], Iterator[Figure]]] = {
     "memory": memory.figures,
     "logs": logs.figures,
     "channel": channel.figures,
+    "store": store.figures,
 }
 
 

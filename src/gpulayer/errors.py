@@ -340,7 +340,7 @@ _TABLE: tuple[Slug, ...] = (
     Slug("version-mismatch", RefusedError, 5, 125, 426,
          "Client and plane do not speak the same version. `gpulayer stop` ends the plane; the next "
          "command starts one of its own version."),
-    Slug("database-unreachable", StorageError, 5, 125, 503,
+    Slug("database-unreachable", StorageError, 5, 125, 507,
          "The PostgreSQL server does not answer, or refuses the login; the message carries its own "
          "words. What was being written is not kept, unless the message says so. The plane goes on "
          "by itself once the server is back."),

@@ -6,8 +6,10 @@ import signal
 from collections.abc import Iterator
 from pathlib import Path
 
+import psycopg
 import pytest
 
+from gpulayer.errors import GPULayerError
 from tests.e2e.test_joined import joined_to
 from tests.support.postgres import PostgresServer
 from tests.support.served import Served
@@ -71,3 +73,29 @@ def test_a_job_of_one_runs_at_the_other_and_outlives_the_scheduler(
             assert b"hello" in raw
         one.end(signal.SIGKILL)
         assert is_well(two, run(two, "lab-two"))
+
+
+def test_a_plane_goes_on_by_itself_when_its_database_is_back() -> None:
+    server = PostgresServer()
+    address = server.fresh()
+    try:
+        with Served("--no-worker", "--database", address) as served:
+            server.kill()
+            with pytest.raises(GPULayerError) as away:
+                served.admin.call("GET", "/v1/jobs")
+            assert away.value.code == "database-unreachable"
+            server.start()
+            before = turn(address)
+            served.until(lambda: turn(address) >= before + 3)  # nobody asks: its own tick writes
+            assert served.admin.call("GET", "/v1/jobs") == {"jobs": []}
+            server.kill()
+            assert served.end() == 0  # it goes in good order without one too
+    finally:
+        server.close()
+
+
+def turn(address: str) -> int:
+    with psycopg.connect(address) as connection:
+        row = connection.execute("SELECT n FROM gpulayer.turn").fetchone()
+    assert row is not None
+    return int(row[0])

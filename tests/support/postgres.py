@@ -2,8 +2,8 @@
 
 `GPULAYER_TEST_POSTGRES=system` takes `initdb` and `postgres` from the PATH (or where Debian puts
 them). A server runs as a user of no rights when the tests run as root, listens on a socket of its
-own, and does not sync: nobody pulls its plug here, and `kill -9` of it loses nothing it has
-written.
+own, and does not sync (unless asked to): nobody pulls its plug here, and `kill -9` of it loses
+nothing it has written.
 """
 
 from __future__ import annotations
@@ -33,8 +33,10 @@ OPTIONS = {
 class PostgresServer:
     """One server with its folder. `start` after `kill` or `stop` begins it again."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, syncs: bool = False) -> None:
         import psycopg
+
+        self._options = OPTIONS | ({"fsync": "on", "full_page_writes": "on"} if syncs else {})
 
         self._psycopg = psycopg
         self.folder = Path(tempfile.mkdtemp(prefix="gpulayer-pg-"))
@@ -60,7 +62,7 @@ class PostgresServer:
 
     def start(self) -> None:
         """Answers once it takes connections."""
-        words = [f"-c{name}={value}" for name, value in OPTIONS.items()]
+        words = [f"-c{name}={value}" for name, value in self._options.items()]
         self._process = self._run(
             "postgres", "-D", str(self.folder / "data"), *words, "-k", str(self.folder)
         )

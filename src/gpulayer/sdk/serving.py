@@ -9,6 +9,7 @@ flight are waited for, and the database is closed before anything of the seat is
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Protocol
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from gpulayer.api.listener import Listener
 from gpulayer.api.strangers import Limits
 from gpulayer.clock import Clock
+from gpulayer.errors import GPULayerError
 from gpulayer.sdk.gate import Gate
 from gpulayer.sdk.seat import Seat
 from gpulayer.sdk.warden import Warden
@@ -23,6 +25,7 @@ from gpulayer.sdk.warden import Warden
 if TYPE_CHECKING:
     from gpulayer.sdk.plane_host import Front
 
+LOG = logging.getLogger("gpulayer.plane")
 LOOK_SECONDS = 1.0
 AGENT_LEAVES_SECONDS = 3.0
 SETTLE_SECONDS = 0.02
@@ -80,6 +83,7 @@ class Serving:
         self._loop = asyncio.get_running_loop()
         self._ending: asyncio.Future[Ending] = self._loop.create_future()
         self.service: Service | None = None
+        self._complained = ""
         self._gate: Gate | None = None
         self._listener: Listener | None = None
 
@@ -142,9 +146,20 @@ class Serving:
                 self.end(Ending.FOLDER_GONE)
             elif self.service is not None:
                 self._warden.look()
-                await asyncio.to_thread(self.service.tick)
-                if self._is_idle() and await self._nobody_comes():
-                    self.end(Ending.IDLE)
+                try:
+                    await asyncio.to_thread(self.service.tick)
+                    if self._is_idle() and await self._nobody_comes():
+                        self.end(Ending.IDLE)
+                except GPULayerError as error:
+                    self._complain(error)  # the store is away or full: the next look tries again
+                else:
+                    self._complained = ""
+
+    def _complain(self, error: GPULayerError) -> None:
+        """Once for as long as it lasts."""
+        if self._complained != error.code:
+            LOG.error("%s: %s %s", error.code, error, error.why)
+        self._complained = error.code
 
     def _worker_gone(self) -> None:
         """A dying process closes its connection and its lock one after the other."""
@@ -160,12 +175,20 @@ class Serving:
         """Where no job needs them, agent and supervisor go first: the agent hears it by the call
         that it has parked here, so the plane must still answer."""
         self.seat.unlink()
-        if self.service is not None and self.service.unfinished() == 0:
+        if self.service is not None and self._is_empty(self.service):
             self._warden.rest()
             self.service.dismiss()
             end = self._loop.time() + AGENT_LEAVES_SECONDS
             while self._warden.agent_lives() and self._loop.time() < end:
                 await asyncio.sleep(0.01)
+
+    def _is_empty(self, service: Service) -> bool:
+        """Whether no job has not ended; a store that cannot be asked may hold some."""
+        try:
+            return service.unfinished() == 0
+        except GPULayerError as error:
+            self._complain(error)
+            return False
 
     async def _nobody_comes(self) -> bool:
         """Take the path away and look once more: a client may have connected just before. Then

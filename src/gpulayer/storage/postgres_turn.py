@@ -46,7 +46,6 @@ class PostgresWriting:
         self._changes = 0
         self._n = self._committed = 0
         self._is_down = False
-        self._closing = Event()
 
     @property
     def connection(self) -> postgres.Connection:
@@ -104,8 +103,7 @@ class PostgresWriting:
         for wait in waits:
             if not self._connection.closed:
                 return True
-            if self._closing.wait(wait):
-                break
+            Event().wait(wait)
             try:
                 self._connect()
             except psycopg.Error:
@@ -114,10 +112,6 @@ class PostgresWriting:
             return True
         self._is_down = True
         return False
-
-    def give_up(self) -> None:
-        """Wait for no server any more."""
-        self._closing.set()
 
     def faults(self) -> tuple[str, ...]:
         """The server checks its pages and rows itself; asked is whether it answers."""
