@@ -11,6 +11,9 @@ from gpulayer.cli import render
 from gpulayer.cli.session import connect, options
 from gpulayer.errors import NotFoundError
 
+STORING_SECONDS = 600.0
+"""How long a plane may take to check and store it."""
+
 
 @click.command("put")
 @click.argument("file", type=click.Path(path_type=Path))
@@ -25,7 +28,11 @@ def command(file: Path, as_json: bool, quiet: bool) -> None:
         size = source.tell()
         source.seek(0)
         connect().request(
-            "PUT", f"/v1/artifacts/sha256/{digest}", source, headers={"Content-Length": str(size)}
+            "PUT",
+            f"/v1/artifacts/sha256/{digest}",
+            source,
+            headers={"Content-Length": str(size)},
+            park=STORING_SECONDS,
         )
     address = f"artifact://sha256/{digest}"
     if as_json:

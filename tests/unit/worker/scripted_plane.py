@@ -22,6 +22,7 @@ from gpulayer.contracts.messages import (
     Report,
     ReportReply,
 )
+from gpulayer.errors import NotFoundError
 
 WAIT = 60.0
 
@@ -55,6 +56,9 @@ class ScriptedPlane:
         self.refused = 0
         """Calls that failed because the plane was away."""
         self.artifacts: dict[str, bytes] = {}
+        self.cut_off: set[str] = set()
+        """Artifacts at which the connection breaks."""
+        self.asked: list[str] = []
 
     # --- the test's side --------------------------------------------------------------------
 
@@ -79,6 +83,11 @@ class ScriptedPlane:
         with self._changed:
             self._cancel.append(Cancel(task_id, mode, grace))
             self._changed.notify_all()
+
+    def give(self, digest: str, data: bytes) -> None:
+        with self._changed:
+            self.artifacts[digest] = data
+            self.cut_off.discard(digest)
 
     def leave(self) -> None:
         with self._changed:
@@ -162,6 +171,12 @@ class ScriptedPlane:
 
     def get_artifact(self, digest: str, path: str) -> None:
         with self._here():
+            self.asked.append(digest)
+            self._changed.notify_all()
+            if digest in self.cut_off:
+                raise ConnectionResetError
+            if digest not in self.artifacts:
+                raise NotFoundError("artifact-not-found", "no such artifact")
             data = self.artifacts[digest]
         Path(path).write_bytes(data)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import socket
 import threading
@@ -123,6 +124,43 @@ def test_folders_of_tasks_of_which_nobody_knows_are_removed_by_the_next_agent(be
     assert (bench.home.home / "tasks" / task / "work").exists()
     gate.write_text("go\n")
     assert bench.plane.ended(task).exit is not None
+
+
+def needing(bench: Bench, data: bytes) -> tuple[str, str]:
+    """A task that shows an input which nobody has yet, and the input's digest."""
+    digest = hashlib.sha256(data).hexdigest()
+    inputs = [{"artifact": f"artifact://sha256/{digest}", "path": "x"}]
+    return bench.sh("cat $GPULAYER_INPUT_DIR/x", spec={"inputs": inputs}), digest
+
+
+def test_an_input_waits_for_a_plane_that_is_away(bench: Bench) -> None:
+    """However often asking for it fails: the task has begun for nobody, so it is not failed."""
+    bench.plane.cut_off.add(hashlib.sha256(b"data").hexdigest())
+    task, digest = needing(bench, b"data")
+    bench.plane.until(lambda: bench.plane.asked.count(digest) >= 2)
+    bench.plane.give(digest, b"data")
+    told = bench.plane.ended(task)
+    assert told.exit is not None
+    assert (told.exit.outcome, printed(told)) == ("succeeded", b"data")
+
+
+def test_a_task_that_waits_for_its_input_can_be_cancelled(bench: Bench) -> None:
+    bench.plane.cut_off.add(hashlib.sha256(b"data").hexdigest())
+    task, digest = needing(bench, b"data")
+    bench.plane.until(lambda: bench.plane.asked.count(digest) >= 1)
+    bench.plane.cancel(task)
+    told = bench.plane.ended(task)
+    assert told.exit is not None
+    assert told.exit.outcome == "cancelled"
+
+
+def test_an_input_that_no_plane_has_ends_the_task_before_it_begins(bench: Bench) -> None:
+    task, _ = needing(bench, b"absent")
+    told = bench.plane.ended(task)
+    assert told.exit is not None
+    assert (told.exit.outcome, told.exit.reason) == ("failed", "preparation")
+    assert told.exit.error is not None
+    assert told.exit.error["slug"] == "artifact-not-found"
 
 
 def test_many_at_once_share_reports(bench: Bench) -> None:
