@@ -2,7 +2,7 @@
 
     with network(2) as (a, b):
         a.gpulayer("serve", "--listen", a.address)
-        b.cable.cut(); b.cable.mend()
+        b.cable.cut_for(60)
 
 Each host has a home of its own (`LocalHome`), loopback and one address. All else is shared: files,
 users, processes. Needs root and `ip` (iproute2); leaving the context removes all of it.
@@ -14,6 +14,7 @@ import itertools
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -36,6 +37,14 @@ class Cable:
 
     def mend(self) -> None:
         _ip("link", "set", self._name, "up")
+
+    def cut_for(self, seconds: float) -> None:
+        """The time is the fault itself here: leases run out in it."""
+        self.cut()
+        try:
+            threading.Event().wait(seconds)
+        finally:
+            self.mend()
 
 
 class Host:
