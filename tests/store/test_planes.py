@@ -6,8 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 
+from gpulayer.api import credentials
 from gpulayer.contracts.ids import WorkerId
-from gpulayer.control_plane.wakeups import job_topic, worker_topic
+from gpulayer.contracts.principals import LOCAL, CredentialKind, Role
+from gpulayer.control_plane.enrolment import Grant
+from gpulayer.control_plane.wakeups import job_topic, right_topic, worker_topic
+from gpulayer.errors import GPULayerError
 from tests.support.env import Env
 from tests.support.postgres import PostgresServer
 
@@ -281,3 +285,17 @@ def test_who_scheduled_before_says_again_why_a_job_waits(pair: tuple[Env, Env]):
     worker.finish(first)
     assert {one.state(first), one.state(second)} == {"succeeded", "scheduled"}
     assert other.plane.decision(second)["outcome"] == "placed"
+
+
+def test_what_is_revoked_at_one_plane_is_refused_at_the_other_at_once(pair: tuple[Env, Env]):
+    one, other = pair
+    shown = credentials.make(CredentialKind.CLIENT, one.ids).presented
+    row = one.plane.mint(shown, Grant(Role.VIEWER, "person"), LOCAL).result(0)
+    principal = other.plane.authenticate(shown)  # from here on it believes it for a while
+    with other.plane.wakeups.subscribe(right_topic(row.id)) as held:
+        one.plane.revoke(row.id, LOCAL).result(0)
+        assert held.wait(SOON)
+    for look in (lambda: other.plane.authenticate(shown), lambda: other.plane.require(principal)):
+        with pytest.raises(GPULayerError) as refused:
+            look()
+        assert refused.value.code == "unauthorized"

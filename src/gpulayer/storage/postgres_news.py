@@ -80,11 +80,18 @@ class PostgresNews:
     def _hear_all(self) -> None:
         if self._listening.closed:
             self._listening = self._listen()
-            self._hear(None)
+            self._pass_on(EVERYTHING)
         own = self._listening.info.backend_pid
         for told in self._listening.notifies():
             if told.pid != self._telling.info.backend_pid and told.pid != own:
-                self._hear(None if told.payload == EVERYTHING else json.loads(told.payload))
+                self._pass_on(told.payload)
+
+    def _pass_on(self, payload: str) -> None:
+        try:
+            self._hear(None if payload == EVERYTHING else json.loads(payload))
+        except Exception as error:  # of whoever hears it, who may be going: the line stays
+            if not self._closing.is_set():
+                LOG.warning("news from another plane: %s", error)
 
     def _tell_all(self) -> None:
         if self._telling.closed:
