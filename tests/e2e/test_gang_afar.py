@@ -103,9 +103,10 @@ def test_code_goes_to_both_machines_and_all_ranks_meet(
     told = ended(served, job)
     assert told["state"] == "succeeded", (told, lines(served, job))
     assert lines(served, job) == [f"{r} {r // 2} 4 127.0.0.1 --lr 1" for r in range(4)]
-    story = served.admin.call("GET", f"/v1/jobs/{job}/events")["events"]
-    (placed,) = [event for event in story if event["kind"] == "placed"]
-    assert len({task["worker"] for task in placed["data"]["tasks"]}) == 2
+    assert [(node["node"], node["worker"], node["state"]) for node in told["nodes"]] == [
+        (0, "lab-a", "succeeded"),
+        (1, "lab-b", "succeeded"),
+    ]
 
 
 def test_a_failure_on_one_machine_ends_the_other_and_is_the_error(

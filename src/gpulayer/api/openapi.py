@@ -33,7 +33,7 @@ _ABOUT = {
     "digest": "SHA-256 in hex.",
     "wait": "Seconds that the call may be held until there is an answer.",
     "after": "Go on behind this number.",
-    "offset": "Go on at this byte.",
+    "offset": "Go on from there: nothing, or what `X-Gpulayer-Next` said.",
 }
 _STREAMS = {"events", "logs"}
 

@@ -43,7 +43,11 @@ def facts(job: Mapping[str, Any], now: float) -> Iterator[tuple[str, str]]:
     if origin.get("interpreter"):
         python = origin["interpreter"]
         yield "python", f"{python.get('version') or '?'} ({python.get('path')})"
-    if job.get("worker"):
+    for node in job.get("nodes") or ():
+        held = ", ".join(node["gpus"])
+        where = f"{node['worker']}, {node['state']}" + (f", GPU {held}" if held else "")
+        yield f"node {node['node']}", where
+    if job.get("worker") and not job.get("nodes"):
         held = ", ".join(job.get("gpus") or ())
         yield "worker", job["worker"] + (f", GPU {held}" if held else "")
     if job.get("attempt", 0) > 1:

@@ -185,10 +185,12 @@ class Queries:
     def _whole(self, reader: Reader, job: Job) -> dict[str, Any]:
         tasks = reader.tasks(job.id)
         task = _newest(tasks)
+        gang = sorted(gangs.newest(tasks).items()) if gangs.is_gang(job) else ()
         return views.job_json(
             job,
             task=task,
             worker=self._worker(reader, task),
+            nodes=[(node, self._worker(reader, node)) for _, node in gang],
             result=reader.result(job.id),
             outputs=reader.outputs(job.id),
             summary="" if self._says_why_itself(job) else _summary(reader, job),

@@ -8,7 +8,7 @@ from typing import Any
 
 from gpulayer.contracts.decision import Allocation, StoredDecision, WorkerView
 from gpulayer.contracts.records import Event, Job, Output, Result, Task, Worker
-from gpulayer.contracts.states import WorkerState
+from gpulayer.contracts.states import Reason, WorkerState
 
 _PRIVATE_ORIGIN = frozenset({"attach_id"})
 
@@ -23,8 +23,11 @@ def job_json(
     summary: str = "",
     log_complete: bool = True,
     note: str = "",
+    nodes: Iterable[tuple[Task, str | None]] = (),
 ) -> dict[str, Any]:
-    """`task`: the newest one of the job; `worker`: the name of its worker."""
+    """`task`: the newest one of the job; `worker`: the name of its worker. `nodes`: of a gang, the
+    same for each."""
+    is_wanted = job.cancel_reason is not Reason.PEER_FAILED
     return {
         "id": job.id,
         "name": job.name,
@@ -39,10 +42,22 @@ def job_json(
         "not_before": job.not_before or None,
         "started_at": job.started_at,
         "finished_at": job.finished_at,
-        "cancel_requested_at": job.cancel_requested_at,
+        "cancel_requested_at": job.cancel_requested_at if is_wanted else None,
         "worker": worker,
         "gpus": list(task.gpus) if task else [],
         "ranks": ranks_of(job.spec),
+        "nodes": [
+            {
+                "node": one.rank,
+                "worker": where,
+                "state": one.state,
+                "reason": one.reason,
+                "exit_code": one.exit_code,
+                "gpus": list(one.gpus),
+                "task_id": one.id,
+            }
+            for one, where in nodes
+        ],
         "phase": task.phase if task else None,
         "disconnected_since": task.disconnected_since if task and not job.finished_at else None,
         "task_id": task.id if task else None,

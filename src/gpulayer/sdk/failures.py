@@ -181,7 +181,10 @@ def _where(job: Mapping[str, Any]) -> str:
     started, finished = job.get("started_at"), job.get("finished_at")
     rank = failed_rank(job)
     on = "" if rank is None else f" in rank {rank}"
-    on += f" on {job['worker']}" if job.get("worker") else ""
+    worker = job.get("worker")
+    if rank is not None and job.get("nodes"):
+        worker = job["nodes"][rank * len(job["nodes"]) // job["ranks"]]["worker"]
+    on += f" on {worker}" if worker else ""
     return f"{on} after {duration_text(finished - started)}" if started and finished else on
 
 
