@@ -184,6 +184,8 @@ class Handlers(Rights, Speaking, Watching, Files):
             if not (part.data or part.eof or last):
                 return None
             headers = {"X-Gpulayer-Next": part.next, "X-Gpulayer-Eof": str(int(part.eof))}
+            if part.size is not None:
+                headers["X-Gpulayer-Size"] = str(part.size)
             return Raw(part.data, headers)
 
         return Parked((job_topic(job_id),), call.seconds("wait", PARK_SECONDS), look)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeVar
 
 import click
 
@@ -24,6 +24,7 @@ from gpulayer.runtime.segments import BOTH, LAUNCHER, NOTE, PREPARE, STDERR, STD
 from gpulayer.sdk import log_lines
 
 STREAMS = {"stdout": {STDOUT, BOTH}, "stderr": {STDERR}, "prepare": {PREPARE, NOTE}}
+T = TypeVar("T")
 _NAMES = {STDOUT: "stdout", BOTH: "stdout", STDERR: "stderr", PREPARE: "prepare", NOTE: "note"}
 
 
@@ -57,22 +58,35 @@ def command(
         raise UsageError("usage", "--tail counts lines: 0 or more", hint="--tail 10")
     wire = connect()
     found = wire.call("GET", job_path(job))
-    records = (
-        record
-        for record in log_lines.records(wire, found["id"], follow=follow)
-        if record.stream in wanted
-        and record.time >= oldest
-        and index in (None, record.index)
-        and rank in (None, record.rank)
-    )
+
+    def chosen(records: Iterable[Record]) -> Iterator[Record]:
+        return (
+            record
+            for record in records
+            if record.stream in wanted
+            and record.time >= oldest
+            and index in (None, record.index)
+            and rank in (None, record.rank)
+        )
+
+    def read(render: Callable[[Iterator[Record]], Iterator[T]]) -> Iterator[T]:
+        if tail is None:
+            return render(chosen(log_lines.records(wire, found["id"], follow=follow)))
+
+        def of_chosen(records: Iterable[Record]) -> Iterator[T]:
+            return render(chosen(records))
+
+        return log_lines.last(wire, found["id"], tail, of_chosen, follow=follow)
+
     has_ranks = rank is None and found["ranks"] > 1
     try:
         if as_json:
-            _as_json(records, pattern, tail)
+            _as_json(read(lambda records: _matching(_timed(records), pattern)))
         elif tail is None and pattern is None:
+            records = chosen(log_lines.records(wire, found["id"], follow=follow))
             _as_it_is(records, in_ranks=has_ranks)
         else:
-            _as_lines(records, pattern, tail, in_ranks=has_ranks)
+            _as_lines(read(lambda records: _lines(records, pattern)), in_ranks=has_ranks)
         if exit_code:
             return code_of(until_finished(wire, found))
     except KeyboardInterrupt:
@@ -96,26 +110,27 @@ def _as_it_is(records: Iterable[Record], *, in_ranks: bool) -> None:
         (err if is_err else out).write(lines.rest())
 
 
-def _as_lines(
-    records: Iterable[Record],
-    pattern: re.Pattern[str] | None,
-    tail: int | None,
-    *,
-    in_ranks: bool,
-) -> None:
+def _as_lines(lines: Iterable[tuple[int, str]], *, in_ranks: bool) -> None:
     screen = Screen(sys.stdout)
     shows = in_ranks and sys.stdout.isatty()
-    lines = log_lines.ranked_lines(iter(records))
-    chosen = ((rank, line) for rank, line in lines if pattern is None or pattern.search(line))
-    for rank, line in chosen if tail is None else deque(chosen, maxlen=tail):
+    for rank, line in lines:
         mark = label(rank) if shows and rank != LAUNCHER else b""
         screen.write(mark + line.encode(errors="replace") + b"\n")
 
 
-def _as_json(records: Iterable[Record], pattern: re.Pattern[str] | None, tail: int | None) -> None:
-    lines = _timed(records)
-    chosen = (line for line in lines if pattern is None or pattern.search(str(line["text"])))
-    for line in chosen if tail is None else deque(chosen, maxlen=tail):
+def _lines(records: Iterator[Record], pattern: re.Pattern[str] | None) -> Iterator[tuple[int, str]]:
+    lines = log_lines.ranked_lines(records)
+    return ((rank, line) for rank, line in lines if pattern is None or pattern.search(line))
+
+
+def _matching(
+    lines: Iterator[dict[str, object]], pattern: re.Pattern[str] | None
+) -> Iterator[dict[str, object]]:
+    return (line for line in lines if pattern is None or pattern.search(str(line["text"])))
+
+
+def _as_json(lines: Iterable[dict[str, object]]) -> None:
+    for line in lines:
         render.data(json.dumps({"schema": render.SCHEMA, **line}, ensure_ascii=True))
         sys.stdout.flush()
 

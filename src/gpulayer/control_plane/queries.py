@@ -39,6 +39,8 @@ class LogPart(NamedTuple):
     """Where to go on."""
     eof: bool
     """Nothing will follow."""
+    size: int | None = None
+    """Bytes that there are in all, where the cursor is one offset."""
 
     @property
     def data(self) -> bytes:
@@ -112,8 +114,10 @@ class Queries:
         offsets = offsets_of(cursor)
         if gangs.is_gang(job):
             return self._gang_log(job, tasks, offsets, limit, is_over)
-        data = self._ports.logs.read(job.id, [TaskId(t.id) for t in tasks], offsets[0], limit)
-        return LogPart((data,), str(offsets[0] + len(data)), is_over and len(data) < limit)
+        logs, names = self._ports.logs, [TaskId(task.id) for task in tasks]
+        data = logs.read(job.id, names, offsets[0], limit)
+        size = sum(logs.size(job.id, name) for name in names)
+        return LogPart((data,), str(offsets[0] + len(data)), is_over and len(data) < limit, size)
 
     def _gang_log(
         self, job: Job, tasks: list[Task], offsets: list[int], limit: int, is_over: bool

@@ -78,6 +78,24 @@ def whole(data: bytes) -> int:
     return end
 
 
+def first_whole(data: bytes) -> int:
+    """Where the first record begins in bytes that were cut off anywhere before it: from there on
+    record follows record to the end. Their length where there is none."""
+    at = data.find(MAGIC)
+    while at >= 0:
+        end = at
+        while len(data) - end >= HEADER.size:
+            magic, stream, _, _, _, length = HEADER.unpack_from(data, end)
+            if magic != MAGIC or stream > PREPARE or length > MAX_RECORD:
+                break
+            end += HEADER.size + length
+        else:
+            if end > at and (end >= len(data) or data[end] == MAGIC):
+                return at
+        at = data.find(MAGIC, at + 1)
+    return len(data)
+
+
 def repair(fd: int) -> int:
     """Cuts a torn last record off the open file and returns the length that is left."""
     size = os.fstat(fd).st_size

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any, Protocol
+from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
+from typing import Any, Protocol, TypeVar
 
 from gpulayer.api.paths import job_path
 from gpulayer.runtime import segments
 
 PARK_SECONDS = 25.0
+LAST_BYTES = 64 << 10
+"""The first piece that is read from the end of a log."""
+BEYOND = 1 << 62
+"""An offset behind the end of any log."""
+
+T = TypeVar("T")
 
 
 class Caller(Protocol):
@@ -18,13 +25,19 @@ class Caller(Protocol):
 
 
 def records(
-    caller: Caller, selector: str, *, follow: bool = False, query: Mapping[str, Any] | None = None
+    caller: Caller,
+    selector: str,
+    *,
+    follow: bool = False,
+    query: Mapping[str, Any] | None = None,
+    offset: str = "",
 ) -> Iterator[segments.Record]:
-    """Every record so far; with `follow` until the job's log is complete.
+    """Every record so far; with `follow` until the job's log is complete. `offset`: where a record
+    begins, as the plane says it.
 
     Safe across restarts of the plane: each request names the offset from which it goes on.
     """
-    offset, reader = "", segments.Reader()
+    reader = segments.Reader()
     while True:
         park = PARK_SECONDS if follow else 0.0
         path = job_path(selector, "logs", **{**(query or {}), "offset": offset, "wait": park})
@@ -33,6 +46,69 @@ def records(
         offset = reply.headers["x-gpulayer-next"]
         if reply.headers["x-gpulayer-eof"] == "1" or not (follow or reply.data):
             return
+
+
+def last(
+    caller: Caller,
+    selector: str,
+    count: int,
+    render: Callable[[Iterator[segments.Record]], Iterator[T]],
+    *,
+    follow: bool = False,
+) -> Iterator[T]:
+    """The last `count` lines that `render` makes of the records; with `follow` also what comes.
+
+    The log is read backwards, in ever larger pieces, until there are enough; that of several
+    tasks at once is read whole.
+    """
+    span, size = LAST_BYTES, _size(caller, selector)
+    begin = whole = 0
+    lines: list[T] = [] if size else list(render(records(caller, selector)))
+    while size:
+        begin = max(0, size - span)
+        data = _between(caller, selector, begin, size)
+        whole = segments.first_whole(data) if begin else 0
+        found = iter(segments.decode(data[whole:]))
+        lines = list(render(_without_torn(found) if begin else found))
+        if begin == 0 or len(lines) >= count:
+            break
+        span *= 8
+    skip = max(0, len(lines) - count)
+    if not follow:
+        yield from lines[skip:]
+        return
+    more = records(caller, selector, follow=True, offset=str(begin + whole))
+    yield from islice(render(_without_torn(more) if begin else more), skip, None)
+
+
+def _size(caller: Caller, selector: str) -> int:
+    """0 where it is none, or no plane says it."""
+    reply = caller.request("GET", job_path(selector, "logs", offset=BEYOND))
+    return int(reply.headers.get("x-gpulayer-size", 0))
+
+
+def _between(caller: Caller, selector: str, begin: int, end: int) -> bytes:
+    parts = []
+    while begin < end:
+        data = caller.request("GET", job_path(selector, "logs", offset=begin)).data
+        if not data:
+            break
+        parts.append(data)
+        begin += len(data)
+    return b"".join(parts)
+
+
+def _without_torn(found: Iterator[segments.Record]) -> Iterator[segments.Record]:
+    """Without the end of a line that began before the first record of its stream."""
+    seen: set[tuple[int, int, int]] = set()
+    for record in found:
+        key = (record.rank, record.stream, record.index)
+        if key not in seen:
+            _, ends, record.data = record.data.partition(b"\n")
+            if not ends:
+                continue
+            seen.add(key)
+        yield record
 
 
 def lines(found: Iterator[segments.Record]) -> Iterator[str]:
