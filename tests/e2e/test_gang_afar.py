@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from gpulayer.runtime import segments
+from gpulayer.sdk import log_lines
 from gpulayer.sdk.joined import Joined
 from gpulayer.sdk.packing import pack
 from gpulayer.sdk.processes import running
@@ -79,9 +80,10 @@ def ended(served: Served, job: str) -> dict[str, Any]:
 
 
 def lines(served: Served, job: str) -> list[str]:
+    """Put together for each rank: what they write comes in pieces, one between the other's."""
     raw = served.admin.request("GET", f"/v1/jobs/{job}/logs").data
-    said = b"".join(r.data for r in segments.decode(raw) if r.stream == segments.STDOUT)
-    return sorted(said.decode().splitlines())
+    said = (r for r in segments.decode(raw) if r.stream == segments.STDOUT)
+    return sorted(log_lines.lines(said))
 
 
 def agent_of(home: LocalHome) -> int:

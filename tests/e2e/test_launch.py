@@ -94,6 +94,20 @@ def test_each_process_has_its_rank_and_the_words_behind_the_script(home: LocalHo
     assert done.stderr == ""
 
 
+def test_a_script_elsewhere_is_found_again_by_a_retry(home: LocalHome) -> None:
+    folder = home.work / "inner"
+    folder.mkdir()
+    script(home, "import os; print(os.path.basename(os.getcwd()), os.environ['RANK'])", "up.py")
+    environ = {**home.environ, "VIRTUAL_ENV": str(home.work / ".venv")}
+    environ["PATH"] = f"{home.work / '.venv' / 'bin'}{os.pathsep}{environ['PATH']}"
+    for words in (["launch", "../up.py"], ["retry", "last", "-q"]):
+        made = [sys.executable, "-m", "gpulayer", *words]
+        subprocess.run(made, cwd=folder, env=environ, check=True, timeout=SECONDS)
+    again = home.wire().call("GET", "/v1/jobs/last?wait=60&until=finished", park=60)
+    assert (again["state"], again["retry_of"] is not None) == ("succeeded", True)
+    assert home.log(str(again["id"])) == b"inner 0\n"
+
+
 def test_variables_of_another_launcher_reach_no_rank(home: LocalHome) -> None:
     text = """
         import os

@@ -55,7 +55,7 @@ def origin_again(seen: world.World, old: Mapping[str, Any]) -> dict[str, Any]:
         device, inode = 0, 0  # the start itself says what is wrong with it
     seen.envelope.update(cwd=folder, cwd_dev=device, cwd_ino=inode)
     seen.close()
-    kept = {key: old[key] for key in ("function", "argv_text") if key in old}
+    kept = {key: old[key] for key in ("function", "script", "argv_text") if key in old}
     return {**origin_of(seen), **kept}
 
 
