@@ -39,7 +39,7 @@ class Waiting:
         """Waits until the plane has read that it began so many times; the newest process."""
 
         def said() -> bool:
-            begins = self._site.plane.plane.log(self.id, 0, 1 << 20).data.count(b"begin")
+            begins = self._site.plane.plane.log(self.id).data.count(b"begin")
             return begins >= times and "started" in self._site.story(self.id)
 
         self._site.until(said, f"job:{self.id}")

@@ -60,7 +60,7 @@ class Site:
     def printed(self, job: dict[str, Any]) -> bytes:
         """The whole output of an ended job, as the plane has it."""
         assert job["log_complete"]
-        logs = self.plane.plane.log(job["id"], 0, 1 << 30)
+        logs = self.plane.plane.log(job["id"], limit=1 << 30)
         assert logs.eof
         return b"".join(r.data for r in segments.decode(logs.data))
 
