@@ -88,6 +88,19 @@ def test_an_idle_plane_leaves_with_all_that_is_its_own() -> None:
         home.run("echo", "again", check=0)
 
 
+def test_an_idle_plane_removes_what_no_job_needs_before_it_leaves() -> None:
+    with LocalHome(GPULAYER_IDLE_SECONDS="0.5") as home:
+        os.mkfifo(home.work / "go")
+        client = home.popen("sh", "-c", "read x < go")
+        home.until_running(1)
+        (Path(home.places.logs) / "nobody-00000000").mkdir()
+        with watched(home.pid("plane")) as plane:
+            (home.work / "go").write_text("on\n")
+            assert client.wait(SECONDS) == 0
+            assert plane(SECONDS)
+        assert "nobody-00000000" not in os.listdir(home.places.logs)
+
+
 def test_a_plane_with_work_is_not_idle() -> None:
     with LocalHome(GPULAYER_IDLE_SECONDS="0.2") as home:
         os.mkfifo(home.work / "go")

@@ -261,3 +261,17 @@ def test_a_look_at_the_package_loads_no_sqlite():
     code = "import sys, gpulayer.storage; print('sqlite3' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30)
     assert done.stdout == "False\n"
+
+
+def test_a_file_that_is_mostly_holes_is_written_anew_when_it_is_closed(path: str) -> None:
+    store = Store(path)
+    store.write(lambda tx: tx.set_meta("a", "x" * 20_000_000)).result(60)
+    store.write(lambda tx: tx.set_meta("b", "kept")).result(60)
+    store.write(lambda tx: tx.set_meta("a", "")).result(60)
+    store.close()
+    assert os.path.getsize(path) < 1_000_000
+    store = Store(path)
+    with store.read() as reader:
+        assert reader.meta("b") == "kept"
+    assert store.check() == ()
+    store.close()

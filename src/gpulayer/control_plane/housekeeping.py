@@ -34,17 +34,29 @@ class Housekeeping:
     def __init__(self, ports: Ports) -> None:
         self._ports = ports
 
-    def collect(self, *, dry_run: bool = False, older_than: float | None = None) -> Collected:
+    def collect(
+        self,
+        *,
+        dry_run: bool = False,
+        older_than: float | None = None,
+        only_history: bool = False,
+    ) -> Collected:
         """Jobs that ended more than `older_than` seconds ago (unset: past the limits of the
-        history). Rows go before files, so that nothing that is listed lacks its log."""
+        history). Rows go before files, so that nothing that is listed lacks its log.
+
+        `only_history`: of the artifacts that nobody names, those that these jobs named; others
+        may be somebody's who put them there for a job to come."""
         now = self._ports.clock.now()
         with self._ports.store.read() as reader:
             doomed = self._doomed(reader, now, older_than)
+            theirs = {output.digest for job_id in doomed for output in reader.outputs(job_id)}
         if not dry_run:
             for start in range(0, len(doomed), _BATCH):
                 self._delete(doomed[start : start + _BATCH])
         log_bytes = self._collect_logs(doomed, dry_run)
         unnamed = self._unnamed(now, set(doomed) if dry_run else set())
+        if only_history:
+            unnamed = [digest for digest in unnamed if digest in theirs]
         artifacts = self._ports.artifacts
         size = self._size_of_artifact if dry_run else artifacts.delete
         artifact_bytes = sum(size(digest) for digest in unnamed)

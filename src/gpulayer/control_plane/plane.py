@@ -224,6 +224,10 @@ class ControlPlane:
             self._dispatcher.elected()
         return self._reconciler.run_once()
 
+    def forget_old(self) -> Collected:
+        """What `gc` does to jobs past the limits of the history, and to nothing else."""
+        return self._housekeeping.collect(only_history=True)
+
     def gc(self, *, dry_run: bool = False, older_than: float | None = None) -> Collected:
         return self._housekeeping.collect(dry_run=dry_run, older_than=older_than)
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -43,6 +44,9 @@ class Service(Protocol):
 
     def tick(self) -> None:
         """The plane's own periodic work. Called each second on a thread; safe twice."""
+
+    def collect(self) -> None:
+        """Remove what the limits of the history let go."""
 
     def wake(self) -> None:
         """Answer every parked call now, and each one to come."""
@@ -104,6 +108,8 @@ class Serving:
             ending = await self._ending
         finally:
             watch.cancel()
+        if ending is Ending.IDLE:
+            await self._collect()
         if ending in (Ending.IDLE, Ending.STOPPED):
             await self._leave()
         if ending is not Ending.HANDED_OVER:
@@ -160,6 +166,12 @@ class Serving:
         if self._complained != error.code:
             LOG.error("%s: %s %s", error.code, error, error.why)
         self._complained = error.code
+
+    async def _collect(self) -> None:
+        """Nobody waits for anything now. What goes wrong with it is no reason to stay."""
+        if self.service is not None:
+            with suppress(GPULayerError):
+                await asyncio.to_thread(self.service.collect)
 
     def _worker_gone(self) -> None:
         """A dying process closes its connection and its lock one after the other."""

@@ -77,6 +77,9 @@ class Wired:
     def tick(self) -> None:
         self.plane.reconcile().result()
 
+    def collect(self) -> None:
+        self.plane.forget_old()
+
     def wake(self) -> None:
         self.plane.wakeups.close()
 

@@ -10,6 +10,10 @@ from gpulayer.storage.engine import Hear, Turn
 _ALONE = Turn()
 
 
+HOLES = 1_000
+"""Free pages that are no loss: they are used before the file grows."""
+
+
 class SqliteFile:
     """The engine over one file, or over one database in memory."""
 
@@ -90,12 +94,20 @@ class SqliteWriting:
         )
 
     def close(self) -> None:
-        """Move the log into the file and close. Readers must be closed already."""
+        """Move the log into the file and close. Readers must be closed already. A file that is
+        mostly holes is written anew: nobody waits for it now."""
         try:
+            if self._has_holes():
+                self.execute("VACUUM")
             self.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         except sqlite3.Error:
             pass  # the log stays beside the file and is read at the next open
         self.connection.close()
+
+    def _has_holes(self) -> bool:
+        (free,) = self.execute("PRAGMA freelist_count").fetchone()
+        (pages,) = self.execute("PRAGMA page_count").fetchone()
+        return free > HOLES and free > pages / 2  # type: ignore[no-any-return]
 
 
 class SqliteReading:

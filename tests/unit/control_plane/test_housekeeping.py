@@ -55,6 +55,18 @@ def test_history_is_limited_by_number_and_age() -> None:
         assert {job["id"] for job in env.plane.jobs(ended=True)} == set(jobs[2:])
 
 
+def test_what_is_forgotten_by_itself_is_history_and_nothing_that_somebody_put_there() -> None:
+    with Env(history_jobs=1, history_seconds=1000.0) as env:
+        worker = env.worker()
+        put = _artifact(env, b"put for a job to come", 9999)
+        old, young = _artifact(env, b"abc", 9999), _artifact(env, b"def", 9999)
+        jobs = [_ended(env, worker, digest) for digest in (old, young)]
+        env.laws.forget(jobs[0])
+        gone = env.plane.forget_old()
+        assert (gone.jobs, gone.artifacts) == (1, 1)
+        assert [env.artifacts.has(d) for d in (put, old, young)] == [True, False, True]
+
+
 def test_an_artifact_goes_when_no_job_names_it_and_it_is_not_brand_new() -> None:
     with Env() as env:
         worker = env.worker()
