@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -279,6 +280,48 @@ def test_the_sdk_submits_there(far: Far) -> None:
     assert done.stderr == b""
     assert done.stdout.startswith(b"4 ['from afar']\n")
     assert done.stdout.endswith(b"\n0\nplaced\n")
+
+
+def test_a_followed_log_and_a_wait_outlive_a_cut_link(far: Far) -> None:
+    gate = far.there.folder / "verbs-gate"
+    script = f"echo one; while [ ! -e {gate} ]; do sleep 0.05; done; echo two; exit 6"
+    job = far.gpulayer("submit", "-q", "--", "sh", "-c", script).stdout.decode().strip()
+    words = [sys.executable, "-m", "gpulayer"]
+    how: dict[str, Any] = {"env": far.environ, "cwd": far.here.work, "stdout": subprocess.PIPE}
+    follower = subprocess.Popen([*words, "logs", "-f", "--exit-code", job], **how)
+    waiter = subprocess.Popen([*words, "wait", "-q", job], **how)
+    assert follower.stdout is not None
+    assert follower.stdout.readline() == b"one\n"
+    far.link.cut()
+    gate.touch()
+    far.there.until(lambda: far.job()["state"] == "failed")
+    far.link.mend()
+    assert follower.communicate(timeout=SECONDS)[0] == b"two\n"
+    waiter.communicate(timeout=SECONDS)
+    assert (follower.returncode, waiter.returncode) == (6, 6)
+
+
+def test_a_program_names_its_plane(far: Far) -> None:
+    """By url and token, whatever the environment says; `on="here"` is this machine still."""
+    url = far.environ["GPULAYER_URL"]
+    with LocalHome() as own:
+        (own.work / "names.py").write_text(
+            "import gpulayer as gl\n"
+            f"with gl.connect({url!r}, 'gplc_x'):\n"
+            "    print(gl.run(['sh', '-c', 'echo $PWD']).exit_code)\n"
+            "    print(gl.run(['pwd'], on='here').exit_code)\n"
+        )
+        done = subprocess.run(
+            [sys.executable, "names.py"],
+            env=own.environ,
+            cwd=own.work,
+            capture_output=True,
+            timeout=SECONDS,
+        )
+        there, code, here, _ = done.stdout.decode().splitlines()
+        assert str(far.there.folder) in there
+        assert Path(here) == own.work.resolve()
+        assert code == "0"
 
 
 def test_a_waiting_program_outlives_a_cut_link(far: Far) -> None:

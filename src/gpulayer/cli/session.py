@@ -34,8 +34,12 @@ class Asked:
 
 
 def connect() -> Wire:
-    """A connection to the plane that this terminal means."""
-    return connect_to(chosen())
+    """A connection to the plane that this terminal means. Of a server that is away while something
+    is waited for there, a word is said."""
+    server = chosen()
+    if server is None:
+        return connect_to(None)
+    return server.wire(lambda lost: render.say(f"{lost.where} does not answer; waiting for it"))
 
 
 def connect_to(server: Elsewhere | None) -> Wire:

@@ -15,7 +15,7 @@ import os
 import re
 import select
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -25,6 +25,7 @@ from gpulayer.sdk.disk import disk_error
 
 if TYPE_CHECKING:
     from gpulayer.api.wire import Wire
+    from gpulayer.errors import UnreachableError
 
 SCHEMA = 1
 LOCAL = "local"
@@ -70,13 +71,15 @@ class Server(NamedTuple):
     def __repr__(self) -> str:
         return f"<Server {self.name} {self.endpoint}>"
 
-    def wire(self) -> Wire:
-        """A connection, made with the first call; one that is lost is made again for a while."""
-        from gpulayer.api.wire import Wire
+    def wire(self, on_lost: Callable[[UnreachableError], object] = lambda error: None) -> Wire:
+        """A connection, made with the first call; one that is lost is made again for a while.
+        `on_lost`: see `patient_wire`."""
+        from gpulayer.sdk.patient_wire import PatientWire
 
         token = self.token
-        return Wire(
+        return PatientWire(
             self.endpoint,
+            on_lost=on_lost,
             token=(lambda: token) if token else None,
             revive=_pause,
             tries=TRIES,

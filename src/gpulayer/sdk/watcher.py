@@ -12,7 +12,6 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
 from gpulayer.errors import UnreachableError
-from gpulayer.sdk.away import asked_until_back
 
 if TYPE_CHECKING:
     from gpulayer.sdk.client import Client
@@ -104,17 +103,9 @@ class Watcher:
 
     def _next(self) -> list[dict[str, Any]]:
         query = f"session={self._client.session}&after={self._cursor or 0}&wait={PARK_SECONDS}"
-        reply = self._parked(f"/v1/results?{query}", PARK_SECONDS)
+        reply = self._client.call("GET", f"/v1/results?{query}", park=PARK_SECONDS)
         self._cursor = reply["next"]
         return list(reply["jobs"])
-
-    def _parked(self, path: str, seconds: float) -> Any:
-        """A server may be away for a while without an end of anything. A local plane that is gone
-        is started by its client, and an error of that is one."""
-        client = self._client
-        if not client.is_far:
-            return client.call("GET", path, park=seconds)
-        return asked_until_back(lambda: client.call("GET", path, park=seconds), self._closed)
 
     def _came(self, found: dict[str, Any]) -> list[tuple[Job, Future[Any]]]:
         with self._lock:
@@ -145,7 +136,7 @@ class Watcher:
         """Whether that job has ended within these seconds, or cannot be asked for."""
         try:
             path = self._client.path(job.id, wait=seconds, until="finished")
-            found = self._parked(path, seconds)
+            found = self._client.call("GET", path, park=seconds)
         except Exception as error:
             future.set_exception(error)
             return True
