@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import Any
-from urllib.parse import quote, urlencode
 
 from gpulayer.errors import NotFoundError
 
@@ -19,6 +18,16 @@ def job_path(selector: str, rest: str = "", **query: Any) -> str:
         raise NotFoundError(
             "job-not-found", f"no job is called {selector!r}", why=why, hint="gpulayer ps -a"
         )
-    text = urlencode({key: value for key, value in query.items() if value not in (None, "")})
+    text = "&".join(
+        f"{key}={_quoted(str(value))}" for key, value in query.items() if value not in (None, "")
+    )
     tail = f"/{rest}" if rest else ""
-    return f"/v1/jobs/{quote(selector, safe='')}{tail}" + (f"?{text}" if text else "")
+    return f"/v1/jobs/{_quoted(selector)}{tail}" + (f"?{text}" if text else "")
+
+
+def _quoted(text: str) -> str:
+    if text.isascii() and text.replace("-", "").replace("_", "").replace(".", "").isalnum():
+        return text  # as nearly all are; the way to quote costs 3 ms of a command's start
+    from urllib.parse import quote
+
+    return quote(text, safe="")

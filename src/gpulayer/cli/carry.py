@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gpulayer.api.paths import job_path
@@ -59,6 +58,8 @@ def require_attached(get: str | None, *, detach: bool) -> None:
 
 def bring(wire: Wire, job_id: str, folder: str) -> None:
     """The outputs of an ended job, into `folder`; `.`: into one that is called as the job is."""
+    from pathlib import Path
+
     from gpulayer.cli.get import fetch_job
 
     job = ended(wire, job_id)

@@ -6,7 +6,6 @@ import json
 import os
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -117,6 +116,8 @@ def _env(texts: Iterable[str], files: Iterable[str]) -> dict[str, str]:
 
 def _lines(name: str) -> Iterator[tuple[str, str]]:
     """Of a file as docker's: no quotes, no `export`. A line is never shown: it may be secret."""
+    from pathlib import Path
+
     path = Path(name)
     if not path.is_file():
         raise NotFoundError("file-not-found", f"--env-file: {name} is not a file", hint="ls")

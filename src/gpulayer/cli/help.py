@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
-
 import click
 
 from gpulayer.cli import render
@@ -51,6 +49,8 @@ def _verb(ctx: click.Context, name: str) -> None:
 
 def _no_such_page(topic: str) -> NotFoundError:
     known = [*PAGES, *SLUGS, *_ALIASES, *REASONS]
+    import difflib  # for a slip only
+
     near = difflib.get_close_matches(topic, known, n=1)
     return NotFoundError(
         "topic-not-found",

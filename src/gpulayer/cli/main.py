@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import os
 import shlex
@@ -129,6 +128,8 @@ cli.params.append(_debug())
 
 
 def _unknown_verb(word: str) -> UsageError:
+    import difflib  # for a slip only
+
     other = OTHER_WORDS.get(word)
     near = [other] if other else difflib.get_close_matches(word, list(_BY_NAME), n=1)
     return UsageError(
@@ -154,6 +155,8 @@ def _unknown_option(error: click.NoSuchOption, path: str, asked: Asked) -> GPULa
         why = "it is of a later one, and nothing of a job is silently ignored: leave it out"
         message = f"this version has no {name} yet"
         return RefusedError("not-yet", message, why=why, hint="gpulayer help not-yet")
+    import difflib  # for a slip only
+
     words = {word.lstrip("-"): word for word in error.possibilities or ()}
     close = difflib.get_close_matches(name.lstrip("-"), words, n=1, cutoff=LIKE)
     near = [words[word] for word in close]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -121,7 +120,9 @@ def paragraph(text: str) -> None:
 
 
 def columns() -> int:
-    return shutil.get_terminal_size((80, 24)).columns
+    from shutil import get_terminal_size  # loads three compressors
+
+    return get_terminal_size((80, 24)).columns
 
 
 def cut(text: str, width: int) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -100,6 +99,8 @@ def described(
 
 def read_job_file(name: str) -> dict[str, Any]:
     """A job file, validated whole: every fault at once, with its line. `-` is standard input."""
+    from pathlib import Path
+
     from gpulayer.contracts.jobfile import validate_jobfile
     from gpulayer.contracts.jobspec import spec_to_json
 

@@ -21,7 +21,8 @@ import os
 import stat
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from hashlib import sha256
+
+from gpulayer.runtime.digest import sha256_hex
 
 SOCKET_PATH_LIMIT = 103 if sys.platform == "darwin" else 107
 SHARED_FOLDERS = ("/tmp", "/var/tmp")  # noqa: S108  a private folder is made and checked there
@@ -238,7 +239,7 @@ def _user_folder(base: str, machine: Machine) -> str:
 
 
 def _digest(text: str) -> str:
-    return sha256(os.fsencode(text)).hexdigest()[:16]
+    return sha256_hex(os.fsencode(text))[:16]
 
 
 def _make(folder: str, machine: Machine) -> None:

@@ -24,6 +24,12 @@ REMEMBERED = 4_096
 """Ends that are kept for who asks late; older ones are asked for again."""
 
 
+MANY = 16
+GATHER_SECONDS = 0.005
+"""While so many jobs are waited for, ends are left to gather that long before they are asked for:
+one exchange then brings several, and who waits for all of them waits no longer."""
+
+
 class Watcher:
     """Resolves futures of jobs. The thread starts with the first and ends a while after the last
     one."""
@@ -93,6 +99,8 @@ class Watcher:
             for found in ended:
                 for job, future in self._came(found):
                     job.settle(found, future)
+            if len(self._watched) >= MANY:
+                self._closed.wait(GATHER_SECONDS)
             with self._lock:
                 if not self._watched and not self._lock.wait_for(self._is_wanted, LINGER_SECONDS):
                     self._thread = None

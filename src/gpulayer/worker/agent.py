@@ -22,7 +22,8 @@ from gpulayer.worker.refusals import Refusals
 from gpulayer.worker.session import Session
 from gpulayer.worker.slots import Slot, Slots, assigned, attached
 
-"""A task is ended this long before its lease is over, so that it is gone when the lease is."""
+REMEMBER_SECONDS = 1.0
+"""How old what is remembered may be: the next agent then ends its tasks that much too early."""
 
 
 class Agent:
@@ -40,6 +41,7 @@ class Agent:
         """`last_heard` is what an earlier agent of this worker was last asked to `Remember`."""
         self.slots = Slots()
         self._last_heard = last_heard
+        self._remembered = float("-inf")
         self._session = Session(worker_id, name, nonce, target)
         self._capabilities = capabilities
         self._capabilities_told = True
@@ -213,7 +215,11 @@ class Agent:
         backstop = self._session.backstop
         until = {slot.task_id: slot.authorised_at + backstop for slot in self.slots.leased()}
         is_news, self._has_leases = bool(until) or self._has_leases, bool(until)
-        return [say.Remember(sent_at), *([say.Lease(until)] if is_news else [])]
+        out: list[say.Instruction] = [say.Lease(until)] if is_news else []
+        if sent_at >= self._remembered + REMEMBER_SECONDS:
+            self._remembered = sent_at
+            out.append(say.Remember(sent_at))
+        return out
 
     def _orders(self, orders: tuple[Cancel, ...]) -> list[say.Instruction]:
         out: list[say.Instruction] = []

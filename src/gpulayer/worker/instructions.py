@@ -37,7 +37,7 @@ class SendAcquire:
 @dataclass(frozen=True, slots=True)
 class Remember:
     """Keep this boot time for an agent to come, which would else not know how old its leases are:
-    the sending of the newest answered exchange."""
+    the sending of an answered exchange, the newest or one a moment older."""
 
     at: float
 

@@ -10,7 +10,10 @@ import pytest
 
 from tests.support.local_home import SECONDS, LocalHome
 
-HEAVY = "pydantic rich httpx2 starlette uvicorn jinja2 sqlite3 asyncio ssl email psutil".split()
+HEAVY = (
+    "pydantic rich httpx2 starlette uvicorn jinja2 sqlite3 asyncio ssl email psutil "
+    "_hashlib ipaddress"
+).split()
 SHOW = (
     "import atexit, sys; sys.argv = ['gpulayer', *sys.argv[1:]]\n"
     "from gpulayer.cli import main\n"
