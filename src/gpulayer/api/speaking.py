@@ -12,6 +12,7 @@ from gpulayer.contracts.principals import Role
 from gpulayer.control_plane.plane import ControlPlane
 from gpulayer.control_plane.ports import then
 from gpulayer.control_plane.wakeups import worker_topic
+from gpulayer.errors import RefusedError
 
 
 class Speaking:
@@ -20,6 +21,10 @@ class Speaking:
     _plane: ControlPlane
 
     def register(self, call: Call) -> Any:
+        if self._plane.settings.kind == "embedded":
+            # Its worker is in its own process. What comes here was said to the plane before it, by
+            # an agent that has ended since, and would make that worker's tasks a stranger's.
+            raise RefusedError("not-allowed", "this plane has its worker in its own process")
         message = Register.from_json(call.body)
         if call.principal.role is Role.WORKER:
             message = dataclasses.replace(message, name=call.principal.name, target="remote")

@@ -152,6 +152,21 @@ def test_a_plane_that_goes_takes_its_own_worker_along_and_no_other(door: Knockin
     assert here.acquire().leave
 
 
+def test_an_embedded_plane_takes_no_word_of_another_agent() -> None:
+    """One that was killed may have registered in the backlog of the listener."""
+    with Env(kind="embedded") as env:
+        door, own = Knocking(env), env.worker("local")
+        job = env.submit()
+        env.run_pass()
+        own.acquire()
+        own.start(job)
+        late = {"worker_id": "local", "name": "x", "nonce": "late", "target": "local", "seq": 1}
+        late["capabilities"] = own.capabilities.to_json()
+        assert door.ask("POST", "/v1/worker/register", late, private=True)[0] == 403
+        assert env.state(job) == "running"
+        door.close()
+
+
 def test_revoking_ends_what_is_held(door: Knocking) -> None:
     token = door.token("viewer")
     env = door.env
