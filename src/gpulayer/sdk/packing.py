@@ -13,43 +13,23 @@ what has changed since.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
+from typing import TYPE_CHECKING, Any
 
 from gpulayer.artifacts.bundle import Bundle, build_source_bundle
-from gpulayer.artifacts.mending import difference
 from gpulayer.artifacts.seen import NOTHING_SEEN, Contents, Seen, SeenFolders
 from gpulayer.clock import SystemClock
 from gpulayer.contracts.durations import bytes_text
 from gpulayer.contracts.named import ADDRESS
 from gpulayer.errors import NotFoundError, RefusedError, UsageError
+from gpulayer.sdk.sending import MISSING, Transport, put_artifact, send_bundle
 
 if TYPE_CHECKING:
     from gpulayer.sdk.places import Places
 
 NONE = "none"
-MISSING = "/v1/artifacts/missing"
-STORING_SECONDS = 600.0
-"""How long a plane may take to check and store what it was sent."""
-
-
-class Transport(Protocol):
-    """A `Wire` or a `Direct`."""
-
-    def call(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any: ...
-
-    def request(
-        self,
-        method: str,
-        path: str,
-        body: BinaryIO | None = None,
-        *,
-        headers: Mapping[str, str] | None = None,
-        park: float = 0.0,
-    ) -> Any: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,9 +74,9 @@ class Packed:
             if digest in missing:
                 missing.discard(digest)
                 with open(path, "rb") as file:
-                    sent += _put(transport, f"/v1/artifacts/sha256/{digest}", file, size)
+                    sent += put_artifact(transport, f"/v1/artifacts/sha256/{digest}", file, size)
         if self.bundle is not None and self.bundle.digest in missing:
-            sent += _send_bundle(transport, self.bundle, self.before)
+            sent += send_bundle(transport, self.bundle, self.before)
         return sent
 
 
@@ -256,55 +236,6 @@ def _split(text: str, folder: str) -> tuple[str, str]:
         return text, ""
     source, _, target = text.rpartition(":")
     return source, target
-
-
-# --- sending --------------------------------------------------------------------------------
-
-
-class _Stream:
-    """A body that is made while it is sent, and made again when the exchange is."""
-
-    def __init__(self, make: Any) -> None:
-        self._make = make
-        self._pieces: Iterator[bytes] = make()
-        self._left = b""
-
-    def seek(self, offset: int) -> None:
-        assert offset == 0
-        self._pieces, self._left = self._make(), b""
-
-    def read(self, size: int = -1) -> bytes:
-        while not self._left:
-            piece = next(self._pieces, None)
-            if piece is None:
-                return b""
-            self._left = piece
-        data, self._left = (self._left, b"") if size < 0 else (self._left[:size], self._left[size:])
-        return data
-
-
-def _put(transport: Transport, path: str, body: Any, size: int) -> int:
-    headers = {"Content-Length": str(size), "Content-Type": "application/octet-stream"}
-    transport.request("PUT", path, body, headers=headers, park=STORING_SECONDS)
-    return size
-
-
-def _send_bundle(transport: Transport, bundle: Bundle, before: Contents | None) -> int:
-    path = f"/v1/artifacts/sha256/{bundle.digest}"
-    if before is not None and before.digest != bundle.digest:
-        head, changed = difference(before.entries, bundle.entries)
-        size = len(head) + sum(entry.size for entry in changed)
-        if size < bundle.size:
-
-            def body() -> Iterator[bytes]:
-                return chain((head,), *map(bundle.content, changed))
-
-            try:
-                return _put(transport, f"{path}/from/{before.digest}", _Stream(body), size)
-            except (NotFoundError, RefusedError) as error:
-                if error.code == "source-refused":
-                    raise  # a file changed meanwhile: the whole would be no better
-    return _put(transport, path, _Stream(bundle.chunks), bundle.size)
 
 
 def _memory(places: Places | None) -> Seen:
