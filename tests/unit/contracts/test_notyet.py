@@ -15,7 +15,6 @@ DIRECT = {"kind": "distributed", "entrypoint": "train.py", "launcher": "direct"}
 @pytest.mark.parametrize(
     ("data", "fields"),
     [
-        (distributed({"num_workers": 2}), ["workload.num_workers"]),
         ({**command(), "workload": DIRECT}, ["workload.launcher"]),
         (command(after=[{"job": "a"}]), ["after"]),
         (command(environment={"requirements": ["a"]}), ["environment"]),
