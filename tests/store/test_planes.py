@@ -14,6 +14,7 @@ from gpulayer.control_plane.wakeups import job_topic, right_topic, worker_topic
 from gpulayer.errors import GPULayerError
 from tests.support.env import Env
 from tests.support.postgres import PostgresServer
+from tests.unit.control_plane.test_gangs import a_gang, a_worker, publish
 
 SOON = 60
 """Seconds for a word to cross, on a busy machine."""
@@ -299,3 +300,26 @@ def test_what_is_revoked_at_one_plane_is_refused_at_the_other_at_once(pair: tupl
         with pytest.raises(GPULayerError) as refused:
             look()
         assert refused.value.code == "unauthorized"
+
+
+def test_a_gang_whose_nodes_speak_with_two_planes_meets(pair: tuple[Env, Env]):
+    one, other = pair
+    first, second = a_worker(one, "a", address="10.0.0.1"), a_worker(other, "b")
+    with one.plane.wakeups.subscribe(worker_topic("a")) as parked:
+        job = a_gang(other)
+        assert parked.wait(SOON)
+    assert {task.worker_id for task in other.tasks(job)} == {"a", "b"}
+    assert second.acquire().assignments == ()
+    (zero,) = first.acquire().assignments
+    with other.plane.wakeups.subscribe(worker_topic("b")) as parked:
+        publish(first, job)
+        assert parked.wait(SOON)
+    (node,) = second.acquire().assignments
+    assert (zero.rank, node.rank) == (0, 1)
+    assert node.gang is not None
+    assert node.gang["rendezvous"] is not None
+    second.start(job)
+    assert one.state(job) == "running"
+    for worker in (second, first):
+        worker.finish(job)
+    assert other.state(job) == "succeeded"
