@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from gpulayer.api import credentials
+from gpulayer.api.routes import JSON_BYTES
 from gpulayer.clock import SystemIds
 from gpulayer.contracts.principals import CredentialKind
 from tests.support.local_home import LocalHome
@@ -233,6 +234,16 @@ def test_what_is_no_request_is_refused(home: LocalHome, door: Door, body: bytes)
     assert 400 <= status < 500
     assert json.loads(answer)["error"]["message"]
     assert ids(home) == before
+
+
+@pytest.mark.parametrize("path", ["/v1/jobs", "/v1/plan", "/v1/jobs/last/retry"])
+def test_one_job_is_read_up_to_its_limit_and_no_further(door: Door, path: str) -> None:
+    """So that what no spec may hold is never parsed."""
+    spec = b'{"spec": {"workload": {"kind": "command", "command": ["true"]}}'
+    for more in (-1, 0, 1):
+        status, answer = door.ask("POST", path, spec.ljust(JSON_BYTES + more - 1) + b"}")
+        is_too_large = json.loads(answer).get("error", {}).get("code") == "too-large"
+        assert (status == 413, is_too_large) == (more == 1, more == 1)
 
 
 QUERIES = [

@@ -36,6 +36,10 @@ class RequestError(Exception):
         self.code = code
 
 
+REATTACH_SECONDS = 5.0
+"""After its start, how long a supervisor holds a start whose client may be coming back to it."""
+
+
 class Dispatch:
     """The peers of one supervisor. `changed` is called when one comes or goes."""
 
@@ -60,6 +64,10 @@ class Dispatch:
         self._leases = Leases(loop, self._lease_over)
         self._attaches: dict[Peer, Attach] = {}
         self._next_attach = 0
+        self._early: list[tuple[Peer, dict[str, Any]]] = []
+        """Starts for clients that are on their way here from a supervisor that died."""
+        self._is_young = True
+        self._loop.after(REATTACH_SECONDS, self._grow_up)
         self.peers: set[Peer] = set()
 
     def accept(self, sock: socket.socket) -> None:
@@ -157,6 +165,7 @@ class Dispatch:
         }
         attach = Attach(attach_id, peer, shape, envelope_id, fds.pop("stdin", -1))
         self._attaches[peer] = attach
+        self._loop.after(0, self._start_early)
         return {"attach_id": attach_id, "envelope_id": envelope_id}
 
     def _start(
@@ -172,6 +181,9 @@ class Dispatch:
             self._follow(known, peer, request)
             return None
         attach = self._find_attach(wanted.get("attach_id"))
+        if attach is None and self._is_young and self._is_early(wanted):
+            self._early.append((peer, request))
+            return None
         try:
             task = self._roster.begin(wanted, self._envelope_of(wanted), attach)
         except SpawnError as error:
@@ -191,6 +203,22 @@ class Dispatch:
         task.waiting.append(answer)
         self._follow(task, peer, request)
         return None
+
+    def _is_early(self, wanted: dict[str, Any]) -> bool:
+        """Its client has the world that it shall see, and has not come back with it yet."""
+        envelope_id = wanted.get("envelope_id")
+        if wanted.get("attach_id") is None or envelope_id is None:
+            return False
+        return self._envelopes.get(envelope_id) is None
+
+    def _start_early(self) -> None:
+        early, self._early = self._early, []
+        for peer, request in early:
+            self._start(peer, request, {})
+
+    def _grow_up(self) -> None:
+        self._is_young = False
+        self._start_early()
 
     def _follow(self, task: Any, peer: Peer, request: dict[str, Any]) -> None:
         """The `tail` inside a `start`: whoever starts a task follows it, with one message less."""
