@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 import ssl
+import subprocess
+import sys
 import threading
 from contextlib import suppress
 
@@ -275,3 +278,40 @@ def test_a_name_that_turns_out_to_be_no_loopback_hears_nothing() -> None:
             error = refusal
     assert error is not None
     assert error.code == "not-encrypted"
+
+
+def test_a_server_of_another_wire_is_named_before_its_body_is_read(identity: Identity) -> None:
+    newer = answer({"anything": []}).replace(b"Wire: %d" % WIRE, b"Wire: %d" % (WIRE + 1))
+    with LoopbackServer(newer, context=identity.context()) as server:
+        error = refused(server.port, identity.pin, tries=3)
+    assert error.code == "version-mismatch"
+    assert error.where == f"https://127.0.0.1:{server.port}"
+    assert f"wire {WIRE + 1}" in error.why
+    assert error.help == ("gpulayer version",)
+
+
+def test_no_proxy_is_asked(identity: Identity) -> None:
+    """Whatever the variables say that other programs obey."""
+    ask_it = (
+        "import sys; from gpulayer.api.endpoints import Far; from gpulayer.api.wire import Wire\n"
+        "for pin, port in ((sys.argv[1], sys.argv[2]), (None, sys.argv[3])):\n"
+        "    wire = Wire(Far('127.0.0.1', int(port), pin), token=lambda: 'x', tries=1)\n"
+        "    print(wire.call('GET', '/v1/version')); wire.close()\n"
+    )
+    with (
+        LoopbackServer() as proxy,
+        LoopbackServer(answer({"ok": 1}), context=identity.context()) as far,
+        LoopbackServer(answer({"ok": 2})) as near,
+    ):
+        names = ("http_proxy", "https_proxy", "all_proxy")
+        url = f"http://127.0.0.1:{proxy.port}"
+        proxies = {name: url for word in names for name in (word, word.upper())}
+        done = subprocess.run(
+            [sys.executable, "-c", ask_it, identity.pin, str(far.port), str(near.port)],
+            env={**os.environ, **proxies, "NO_PROXY": "", "no_proxy": ""},
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+    assert done.stdout == "{'ok': 1}\n{'ok': 2}\n", done.stderr
+    assert proxy.received == []
