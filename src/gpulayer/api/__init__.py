@@ -14,6 +14,7 @@
 | `wire` | the client of the command line and the worker: repeats what was lost |
 | `http1`, `endpoints` | one HTTP/1.1 connection; over a Unix socket, TCP or pinned TLS |
 | `worker_channel` | the worker's four verbs over `wire` |
+| `session_channel` | the same with a session that is renewed, and may be over |
 
 No rule lives here. A handler that decides something is a fault. Bodies are JSON objects; errors
 are `{"error": ...}` with the status of their slug; every reply names version and wire.
