@@ -42,7 +42,7 @@ def _bash(words: Mapping[str, Sequence[str]]) -> str:
   if [ "$COMP_CWORD" -eq 1 ]; then
     COMPREPLY=($(compgen -W '{" ".join(words)}' -- "$word")); return
   fi
-  case " ${{COMP_WORDS[*]:1:COMP_CWORD-1}} " in *' -- '*) return ;; esac
+  case " ${{COMP_WORDS[*]:1:$((COMP_CWORD - 1))}} " in *' -- '*) return ;; esac
   case "$verb" in
 {cases}
   esac

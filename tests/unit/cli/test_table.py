@@ -129,6 +129,11 @@ def test_the_bash_completion_completes() -> None:
     assert done.stdout == "status stop\n--timeout\ntrain-1\nnone\n"
 
 
+def test_the_zsh_completion_has_nothing_that_zsh_reads_in_another_way() -> None:
+    """There a colon and a letter within `${ }` is a modifier, not the begin of a number."""
+    assert not re.search(r"\$\{[^}]*:[A-Za-z]", _script("zsh"))
+
+
 def _script(shell: str) -> str:
     import contextlib
     import io
