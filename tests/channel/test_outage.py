@@ -152,7 +152,8 @@ def test_over_a_cut_line_a_job_without_another_attempt_runs_on_and_others_end_fi
     assert told["disconnected_since"] is not None
     proxy.cut(False)
     once.told("reconnected")
-    assert plane.plane.job(once.id)["disconnected_since"] is None
+    is_heard = lambda: plane.plane.job(once.id)["disconnected_since"] is None  # noqa: E731
+    site.until(is_heard, f"job:{once.id}")
     again.begun(times=2)
     once.open_gate()
     again.open_gate()

@@ -46,6 +46,8 @@ class Registry:
         WorkerCapabilities.from_json(message.capabilities)  # refused before it is stored
         now = self._ports.clock.now()
 
+        self._sessions.hears_again(message, self._ports.clock.monotonic())
+
         def record(tx: Tx) -> tuple[Worker, Registered, set[str]]:
             worker = _worker(tx, message, self._ports.settings.plane, now)
             topics: set[str] = set()

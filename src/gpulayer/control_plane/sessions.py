@@ -19,7 +19,7 @@ from typing import Protocol
 from gpulayer.clock import Clock
 from gpulayer.contracts.capabilities import WorkerCapabilities
 from gpulayer.contracts.ids import TaskId, WorkerId
-from gpulayer.contracts.messages import ReportReply
+from gpulayer.contracts.messages import Register, ReportReply
 from gpulayer.contracts.records import Worker
 from gpulayer.control_plane.settings import Settings
 
@@ -112,6 +112,14 @@ class Sessions:
     def close(self, worker_id: WorkerId) -> None:
         """It is a stranger from now on. Twice-safe."""
         self._sessions.pop(worker_id, None)
+
+    def hears_again(self, message: Register, now: float) -> None:
+        """A worker that was silent speaks. From here on, before it is written down: else what time
+        does, in the same batch of writes, would find it silent still."""
+        session = self._sessions.get(WorkerId(message.worker_id))
+        is_late = session is not None and session.worker.nonce == message.nonce
+        if session is not None and not (is_late and message.seq < session.seq):
+            session.heard = now
 
     def of(self, worker_id: str, incarnation: int) -> Session | None:
         """None: not known (any more); the worker has to register."""

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
+from gpulayer.contracts.ids import WorkerId
+from gpulayer.contracts.messages import Register
 from gpulayer.control_plane.settings import Settings
 from tests.support.env import Env, EnvWorker
 
@@ -48,6 +52,27 @@ def test_it_is_back_as_soon_as_its_worker_registers(restarted: bool) -> None:
         worker.register(restarted=restarted)
         assert env.live_task(job).disconnected_since is None
         assert env.story(job)[-1] == "reconnected"
+
+
+def test_what_time_does_in_the_same_moment_does_not_find_it_silent() -> None:
+    """The look at the clock may be carried out behind the registration, before its answer."""
+    with Env() as env:
+        worker, job = _running(env)
+        env.advance(31)
+        sessions = env.plane._registry._sessions
+
+        def silent() -> float:
+            return sessions.silent_seconds(WorkerId("w1"), env.clock.monotonic())
+
+        capabilities, held = worker.capabilities.to_json(), tuple(worker.held.values())
+        word = Register("w1", "w1", worker.nonce, "local", capabilities, held, worker.seq + 1)
+        sessions.hears_again(word, env.clock.monotonic())
+        assert silent() == 0
+        env.reconcile()
+        assert env.story(job).count("disconnected") == 1
+        env.clock.advance(1)
+        sessions.hears_again(dataclasses.replace(word, seq=0), env.clock.monotonic())
+        assert silent() == 1, "what comes late says nothing of now"
 
 
 def test_but_not_for_ever() -> None:
