@@ -55,9 +55,15 @@ class Session:
     lock: RLock = field(default_factory=RLock)
 
     def handed_out(self, task_ids: Iterable[TaskId], now: float) -> None:
-        """They went to it by another way."""
+        """They went to it by another way. What it has confirmed is forgotten, or each report would
+        cost by all the tasks that came with reports before it."""
         with self.lock:
-            self.handed = {**self.handed, **{("run", task_id): now for task_id in task_ids}}
+            waits = {
+                (what, task_id): at
+                for (what, task_id), at in self.handed.items()
+                if what != "run" or task_id not in self.kept
+            }
+            self.handed = {**waits, **{("run", task_id): now for task_id in task_ids}}
 
     def is_overdue(self, now: float, again: float) -> bool:
         """Whether an assignment was handed out `again` seconds ago and is not in the inventory:

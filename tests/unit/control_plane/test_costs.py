@@ -92,6 +92,8 @@ def test_a_full_queue_costs_one_exchange_and_one_commit_per_command(
     assert ended == JOBS
     assert counts["committed"] == JOBS
     assert counts["statement"] < 30 * JOBS
+    session = plane._registry._sessions.all()[0]
+    assert len(session.handed) <= 4, "what was confirmed is looked at no more"
 
 
 def test_a_command_on_an_idle_machine_is_placed_with_its_submission(
