@@ -79,6 +79,43 @@ class Engine:
         return self.rng.expovariate(1.0 / mean) if mean > 0 else 0.0
 
 
+class Share:
+    """A machine's part of the engine, or a process's: while it is suspended nothing of it runs,
+    and what fell due meanwhile runs when it goes on, in its order. Clocks do not stop for it."""
+
+    def __init__(self, engine: Engine, machine: Share | None = None) -> None:
+        """`machine`: that this process is suspended with."""
+        self._engine = engine
+        self._machine = machine
+        self._until = float("-inf")
+
+    def suspend(self, seconds: float) -> None:
+        self._until = max(self._until, self._engine.now + seconds)
+
+    @property
+    def goes_on_at(self) -> float:
+        machine = self._machine.goes_on_at if self._machine is not None else float("-inf")
+        return max(self._until, machine)
+
+    @property
+    def sleeps(self) -> bool:
+        return self._engine.now < self.goes_on_at
+
+    def after(self, delay: float, call: Call) -> Timer:
+        """As the engine's, but not before it goes on."""
+        timer = Timer(call)
+        self._engine.after(delay, lambda: self._run(timer))
+        return timer
+
+    def _run(self, timer: Timer) -> None:
+        if timer.call is None:
+            return
+        if self.sleeps:
+            self._engine.after(self.goes_on_at - self._engine.now, lambda: self._run(timer))
+        else:
+            timer.call()
+
+
 class EngineClock:
     """A machine's clocks. `rate` is how fast its quartz runs; `jump` moves its wall clock only."""
 

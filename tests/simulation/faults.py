@@ -26,7 +26,13 @@ class Faults:
     both_crash: float = 0.0
     """Agent and supervisor in the same instant."""
     cut: float = 0.0
-    """A worker's link is cut for a while."""
+    """A worker's link is cut for a while: both ways, or one alone."""
+    suspended: float = 0.0
+    """A worker's machine sleeps for a while: its clocks go on, nothing on it runs."""
+    stopped: float = 0.0
+    """The same for an agent alone; its supervisor and its processes go on."""
+    drained: float = 0.0
+    """A worker is drained, and resumed later."""
     wall_jump: float = 0.0
     refused_starts: float = 0.0
     through_json: bool = False
@@ -48,6 +54,9 @@ class Faults:
             supervisor_crash=every(20.0, 60.0),
             both_crash=every(40.0),
             cut=every(20.0, 60.0),
+            suspended=every(30.0, 60.0),
+            stopped=every(30.0, 60.0),
+            drained=every(25.0),
             wall_jump=every(15.0),
             refused_starts=rng.choice((0.0, 0.05)),
             through_json=rng.random() < 0.2,

@@ -16,6 +16,7 @@ from gpulayer.contracts.states import (
     TaskState,
     may_move,
 )
+from gpulayer.control_plane.lifecycle.gangs import nodes_of
 from tests.simulation.engine import Engine
 from tests.simulation.machine import Broken, Physics
 from tests.simulation.plane import SETTINGS, PlaneHost
@@ -45,23 +46,35 @@ class Invariants:
         self._versions: dict[str, int] = {}
         self._states: dict[str, JobState] = {}
         self._tasks: dict[str, TaskState] = {}
+        self._known: dict[str, Task] = {}
         self._highest_fence = 0
         self._events: dict[str, int] = {}
+        self._newest: dict[tuple[str, int], int] = {}
+        """(job, rank) -> the highest fence of its tasks."""
+        self._draining: frozenset[str] = frozenset()
+        """Workers that drain."""
+        self._drained: frozenset[str] = frozenset()
+        """Those among them that did at the look before."""
         self._room = {w.name: w.capabilities for w in workers}
 
     def look(self) -> None:
         """After an event. Costs nothing unless something was committed."""
+        for task_id in self._host.logs.take_grown():
+            self._grew(task_id)
         if self._host.commits == self._seen_commits or self._host.store is None:
             return
         self._seen_commits = self._host.commits
         with self._host.store.read() as reader:
             jobs = reader.jobs()
+            draining = frozenset(w.id for w in reader.workers() if w.draining)
+            self._drained, self._draining = self._draining & draining, draining
             for job in jobs:
                 if self._versions.get(job.id) != job.version:
                     self._versions[job.id] = job.version
                     events = reader.events(job.id, self._events.get(job.id, 0))
                     self._job(job, [(event.seq, event.state) for event in events])
                     tasks = reader.tasks(job.id)
+                    self._placed(job, [task for task in tasks if task.id not in self._tasks])
                     for task in tasks:
                         self._task(task)
                     self._alive(job, [task for task in tasks if task.state in LIVE_TASK_STATES])
@@ -70,7 +83,9 @@ class Invariants:
                         (result is not None) == (job.state in TERMINAL_JOB_STATES),
                         f"{job.id} is {job.state} and its result is {result}",
                     )
-            self._fits(reader.live_tasks())
+            live = reader.live_tasks()
+            self._fits(live)
+            self._marked(live)
         known = {job.id for job in jobs}
         for job_id in self._clients.accepted.values():
             _hold(job_id in known, f"the accepted job {job_id} is gone")
@@ -127,6 +142,33 @@ class Invariants:
         self._states[job.id] = job.state
         self._events[job.id] = first + len(events) - 1
 
+    def _placed(self, job: Job, new: list[Task]) -> None:
+        """A gang all or nothing; nothing on a worker that drains."""
+        ranks = sorted(task.rank for task in new)
+        whole = list(range(nodes_of(job)))
+        _hold(not new or ranks == whole, f"{job.id} of {len(whole)} nodes got {new}")
+        for task in new:
+            _hold(task.worker_id not in self._drained, f"{task.worker_id} drains and got {task}")
+            key = (task.job_id, task.rank)
+            self._newest[key] = max(task.fence, self._newest.get(key, 0))
+
+    def _grew(self, task_id: str) -> None:
+        """A job's log grows at its end alone: a later attempt closes those before it."""
+        known = self._known.get(task_id)
+        if known is not None:
+            newest = self._newest[known.job_id, known.rank]
+            _hold(newest == known.fence, f"the log of {task_id} grew after a later attempt began")
+
+    def _marked(self, live: list[Task]) -> None:
+        """`disconnected` is taken off with the first word of a worker that still has the task."""
+        plane = self._host.plane
+        for task in live:
+            if task.disconnected_since is None or plane is None:
+                continue
+            silent = plane._sessions.silent_seconds(task.worker_id, self._host.clock.monotonic())
+            has = plane._sessions.keeps(task.worker_id, task.id)
+            _hold(not has or silent > 0, f"{task.worker_id} was heard, and {task} is disconnected")
+
     def _task(self, task: Task) -> None:
         before = self._tasks.get(task.id)
         if before is None:
@@ -134,6 +176,7 @@ class Invariants:
         elif before != task.state:
             _hold(may_move(before, task.state), f"{task.id} moved from {before} to {task.state}")
         self._tasks[task.id] = task.state
+        self._known[task.id] = task
 
     def _given(self) -> set[int]:
         return {int(task_id[1:]) for task_id in self._tasks}

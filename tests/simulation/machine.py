@@ -13,7 +13,7 @@ from typing import Any
 
 from gpulayer.runtime import exits, segments
 from gpulayer.worker.events import Attached
-from tests.simulation.engine import Engine, EngineClock, Timer
+from tests.simulation.engine import Engine, EngineClock, Share, Timer
 
 LOCAL = 0.0005
 """Seconds of one way over a local socket. Constant, so order is kept."""
@@ -21,12 +21,23 @@ LOCAL = 0.0005
 DYING = 0.05
 """How long processes outlive the supervisor that is killed above them."""
 
+WAKING = 1.0 + 2 * 0.5
+"""How long what a machine ran when it was suspended may run on after it, at most: its supervisor
+looks at its leases every second, and a process may take a moment to die."""
+
+JOIN_SECONDS = 60.0
+"""How long a node waits for the others of its gang."""
+
 
 @dataclass(frozen=True, slots=True)
 class Process:
     machine: str
     job_id: str
     index: int
+    rank: int
+    gang: int | None
+    """Names the attempt of a gang that it is a node of."""
+    nodes: int
     task_id: str
     cores: float
     gpus: tuple[str, ...]
@@ -45,25 +56,59 @@ class Physics:
         self.cores: dict[str, float] = {}
         """What each machine has."""
         self.alive: dict[str, Process] = {}
+        self._woken: dict[str, float] = {}
+        """Machine -> when it was last suspended until."""
+        self._waiting: dict[str, Callable[[], None]] = {}
+        """Nodes of gangs that are not whole yet: task id -> what begins the work."""
         self._started: set[str] = set()
         self.runs: dict[tuple[str, int], int] = {}
         """(job, index) -> how many processes there have been."""
 
-    def born(self, process: Process) -> None:
-        for other in self.alive.values():
-            if (other.job_id, other.index) == (process.job_id, process.index):
-                raise Broken(f"two live processes for one element: {other} and {process}")
+    def born(self, process: Process, work: Callable[[], None]) -> None:
+        """`work` begins what it is there for: at once, or for a node once its gang is whole."""
         if process.task_id in self._started:
             raise Broken(f"{process.task_id} was started twice")
         self._started.add(process.task_id)
         self.alive[process.task_id] = process
-        self._fit(process.machine)
         key = (process.job_id, process.index)
         self.runs[key] = self.runs.get(key, 0) + 1
         self._engine.note(process.machine, f"born {process.task_id} of {process.job_id}")
+        self._waiting[process.task_id] = work
+        self._begin(process)
+
+    def slept(self, machine: str, seconds: float) -> None:
+        """What a machine ran may be given out again while it sleeps. When it goes on, a moment is
+        allowed in which it finds that out."""
+        self._woken[machine] = max(self._woken.get(machine, 0.0), self._engine.now + seconds)
+        self._engine.after(seconds + WAKING + 0.001, self._look)
+
+    def _begin(self, process: Process) -> None:
+        """The ranks of a gang begin when all of its nodes are there."""
+        gang = [p for p in self.alive.values() if _same_attempt(p, process)]
+        if len(gang) == process.nodes:
+            for node in gang:
+                if (work := self._waiting.pop(node.task_id, None)) is not None:
+                    work()
+            for node in gang:
+                self._fit(node.machine)
+            self._look()
+
+    def _works(self) -> list[Process]:
+        return [p for p in self.alive.values() if p.task_id not in self._waiting]
+
+    def _look(self) -> None:
+        sure = [
+            p for p in self._works() if self._engine.now > self._woken.get(p.machine, -1.0) + WAKING
+        ]
+        for n, one in enumerate(sure):
+            for other in sure[n + 1 :]:
+                same = (one.job_id, one.index) == (other.job_id, other.index)
+                if same and (one.rank == other.rank or one.gang != other.gang):
+                    raise Broken(f"two live processes for one element: {one} and {other}")
 
     def _fit(self, machine: str) -> None:
-        here = [process for process in self.alive.values() if process.machine == machine]
+        """A node that waits for its gang has begun nothing: its place may be given on."""
+        here = [p for p in self._works() if p.machine == machine]
         if sum(process.cores for process in here) > self.cores[machine] + 1e-9:
             raise Broken(f"{machine} runs more than it has cores for: {here}")
         gpus = [gpu for process in here for gpu in process.gpus]
@@ -71,8 +116,15 @@ class Physics:
             raise Broken(f"two processes on {machine} have one GPU: {here}")
 
     def dead(self, task_id: str) -> None:
+        self._waiting.pop(task_id, None)
         if self.alive.pop(task_id, None) is not None:
             self._engine.note("physics", f"dead {task_id}")
+
+
+def _same_attempt(one: Process, other: Process) -> bool:
+    if other.gang is None:
+        return one.task_id == other.task_id
+    return (one.job_id, one.gang) == (other.job_id, other.gang)
 
 
 @dataclass(slots=True)
@@ -92,6 +144,7 @@ class Supervisor:
         self,
         name: str,
         engine: Engine,
+        share: Share,
         clock: EngineClock,
         physics: Physics,
         disk: dict[str, Record],
@@ -99,6 +152,7 @@ class Supervisor:
     ) -> None:
         self._name = name
         self._engine = engine
+        self._share = share
         self._clock = clock
         self._physics = physics
         self._disk = disk
@@ -106,6 +160,7 @@ class Supervisor:
         self._timers: dict[str, list[Timer]] = {}
         self._parked: dict[str, tuple[int, Callable[..., None]]] = {}
         self._stubborn: set[str] = set()
+        self._leases: list[Timer] = []
         self.alive = True
         self.connection = 0
         """Number of the newest agent's connection; requests of older ones are not heard."""
@@ -129,45 +184,61 @@ class Supervisor:
             return
         record = self._disk[task_id] = Record(task, started_at=self._clock.now())
         self._truth[task_id] = record.log
-        self._physics.born(
-            Process(
-                self._name,
-                task["job_id"],
-                task["index"],
-                task_id,
-                task["cores"],
-                task["gpus"],
-                self._engine.now,
-            )
-        )
         if plan.stubborn:
             self._stubborn.add(task_id)
-        timers = [
-            self._engine.after(at, lambda size=size: self._print(task_id, size))  # type: ignore[misc]
-            for at, size in plan.prints
-        ]
-        timers.append(
-            self._engine.after(plan.seconds, lambda: self._end(task_id, plan.code << 8, None))
-        )
+        timers = self._timers[task_id] = []
+        after = self._share.after
         if task["timeout_seconds"] is not None:
-            timers.append(
-                self._engine.after(task["timeout_seconds"], lambda: self._blame(task_id, "timeout"))
-            )
-        self._timers[task_id] = timers
+            timers.append(after(task["timeout_seconds"], lambda: self._blame(task_id, "timeout")))
+        if task["nodes"] > 1:
+            timers.append(after(JOIN_SECONDS, lambda: self._end(task_id, 1 << 8, None)))
+        names = ("job_id", "index", "rank", "gang", "nodes", "task_id", "cores", "gpus")
+        process = Process(self._name, *(task[name] for name in names), self._engine.now)
+        self._physics.born(process, lambda: self._work(task_id, plan))
+
+    def _work(self, task_id: str, plan: Plan) -> None:
+        record = self._disk.get(task_id)
+        if not self.alive or record is None or record.exit is not None:
+            return
+        timers, after = self._timers[task_id], self._share.after
+        for at, size in plan.prints:
+            timers.append(after(at, lambda size=size: self._print(task_id, size)))  # type: ignore[misc]
+        timers.append(after(plan.seconds, lambda: self._end(task_id, plan.code << 8, None)))
+
+    def lease(self, until: Mapping[str, float]) -> None:
+        """Those end then, whoever is still there to say so; all others run on."""
+        for timer in self._leases:
+            timer.cancel()
+        self._leases = [
+            self._share.after(self._clock.until(at), lambda task_id=task_id: self._lapse(task_id))  # type: ignore[misc]
+            for task_id, at in until.items()
+        ]
+
+    def _lapse(self, task_id: str) -> None:
+        self._engine.note(self._name, f"lease of {task_id} is over")
+        self._kill(task_id, "worker_lost")
 
     def cancel(self, task_id: str, mode: str, grace: float) -> None:
+        if mode == "kill" or task_id not in self._stubborn:
+            self._kill(task_id, None)
+        else:
+            self._kill(task_id, None, grace)
+
+    def _kill(self, task_id: str, reason: str | None, wait: float | None = None) -> None:
         record = self._disk.get(task_id)
-        if record is not None and record.exit is None:
+        if record is not None and record.exit is None and self.alive:
             dying = self._engine.rng.choice((0.01, 0.01, 1.0))  # some hang in the kernel
-            wait = dying if mode == "kill" or task_id not in self._stubborn else grace
             self._timers[task_id].append(
-                self._engine.after(wait, lambda: self._end(task_id, 9, exits.CANCEL))
+                self._share.after(
+                    dying if wait is None else wait,
+                    lambda: self._end(task_id, 9, exits.CANCEL, reason),
+                )
             )
 
     def tail(self, task_id: str, offset: int, answered: Callable[..., None]) -> None:
         """Answers (offset, bytes, exit or None); offset -1 where there is no such task."""
         if task_id not in self._disk:
-            self._engine.after(LOCAL, lambda: answered(-1, b"", None))
+            self._share.after(LOCAL, lambda: answered(-1, b"", None))
             return
         self._parked[task_id] = (offset, answered)
         self._look(task_id)
@@ -180,6 +251,7 @@ class Supervisor:
 
     def crash(self) -> None:
         self.alive = False
+        self.lease({})
         for task_id, timers in self._timers.items():
             for timer in timers:
                 timer.cancel()
@@ -192,10 +264,10 @@ class Supervisor:
 
     def _blame(self, task_id: str, cause: str) -> None:
         self._timers[task_id].append(
-            self._engine.after(0.01, lambda: self._end(task_id, 15, exits.TIMEOUT))
+            self._share.after(0.01, lambda: self._end(task_id, 15, exits.TIMEOUT))
         )
 
-    def _end(self, task_id: str, status: int, cause: str | None) -> None:
+    def _end(self, task_id: str, status: int, cause: str | None, reason: str | None = None) -> None:
         record = self._disk.get(task_id)
         if not self.alive or record is None or record.exit is not None:
             return
@@ -205,7 +277,7 @@ class Supervisor:
         record.exit = exits.ended(
             status,
             cause=cause,
-            reason=None,
+            reason=reason,
             out_of_memory=False,
             started_at=record.started_at,
             ended_at=self._clock.now(),
@@ -224,7 +296,7 @@ class Supervisor:
             del self._parked[task_id]
             whole = offset + len(data) >= len(record.log)
             ended = record.exit if whole else None
-            self._engine.after(LOCAL, lambda: answered(offset, data, ended))
+            self._share.after(LOCAL, lambda: answered(offset, data, ended))
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,10 @@ class Link:
     """One machine's way to the plane."""
 
     cut_until: float = -1.0
+    mute_until: float = -1.0
+    """Nothing that it says arrives."""
+    deaf_until: float = -1.0
+    """Nothing that it is answered arrives."""
     open_calls: dict[int, Callable[[], None]] = field(default_factory=dict)
     """What ends each call whose answer has not come."""
 
@@ -71,7 +75,7 @@ class Network:
             answered(value)
 
         def answer(value: Any) -> None:
-            for _ in range(self._copies(link)):
+            for _ in range(self._copies(link.deaf_until, link.cut_until)):
                 engine.after(self._transit(), lambda: deliver(value))
 
         def arrive() -> None:
@@ -79,7 +83,7 @@ class Network:
                 engine.after(0.0005, end)
 
         link.open_calls[number] = end
-        for _ in range(self._copies(link)):
+        for _ in range(self._copies(link.mute_until, link.cut_until)):
             engine.after(self._transit(), arrive)
 
     def hang_up(self) -> None:
@@ -88,8 +92,8 @@ class Network:
             for end in tuple(link.open_calls.values()):
                 self._engine.after(self._transit(), end)
 
-    def _copies(self, link: Link) -> int:
-        if self._engine.now < link.cut_until or self._engine.chance(self.faults.drop):
+    def _copies(self, *cut_until: float) -> int:
+        if self._engine.now < max(cut_until) or self._engine.chance(self.faults.drop):
             return 0
         return 2 if self._engine.chance(self.faults.double) else 1
 

@@ -29,11 +29,20 @@ class MemoryLogs:
 
     def __init__(self) -> None:
         self.segments: dict[str, bytearray] = {}
+        self._grown: list[str] = []
+
+    def take_grown(self) -> list[str]:
+        """The tasks whose logs have grown since this was asked."""
+        grown, self._grown = self._grown, []
+        return grown
 
     def append(self, job_id: str, task_id: str, offset: int, data: bytes) -> int:
         log = self.segments.setdefault(task_id, bytearray())
         if offset <= len(log):
-            log += data[len(log) - offset :]
+            new = data[len(log) - offset :]
+            log += new
+            if new:
+                self._grown.append(task_id)
         return len(log)
 
     def size(self, job_id: str, task_id: str) -> int:

@@ -7,9 +7,8 @@ the plant's faults are chosen so that the first one is needed.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
 from typing import Any
 
 from gpulayer.contracts.changes import Changes, TaskUpdate
@@ -23,23 +22,20 @@ from gpulayer.worker import events as heard, instructions as say
 from gpulayer.worker.agent import Agent
 from gpulayer.worker.session import Session
 from gpulayer.worker.slots import Slot, Slots
-from tests.simulation.faults import Faults
+from tests.simulation.seams import (
+    CUTS_ALONE,
+    CUTS_OFTEN,
+    PLANE_ALONE,
+    SLOW_ALONE,
+    Bug,
+    ChangedStore,
+    ChangedTx,
+    PlaneWithItsStore,
+    drawn_with,
+)
 from tests.simulation.world import Parts
 
-
-@dataclass(frozen=True, slots=True)
-class Bug:
-    name: str
-    parts: Parts
-
-
 # --- at the plane ---------------------------------------------------------------------------
-
-
-class PlaneWithItsStore(ControlPlane):
-    def __init__(self, store: Any, *ports: Any) -> None:
-        self.store = store
-        super().__init__(store, *ports)
 
 
 class NoFenceCheck(PlaneWithItsStore):
@@ -102,33 +98,10 @@ class CancelIgnoresTheTask(PlaneWithItsStore):
 
 class OneAttemptTooMany(ControlPlane):
     def __init__(self, store: Any, *ports: Any) -> None:
-        super().__init__(_GenerousStore(store), *ports)
+        super().__init__(ChangedStore(store, _GenerousTx), *ports)
 
 
-class _GenerousStore:
-    def __init__(self, store: Any) -> None:
-        self._store = store
-        self.read = store.read
-
-    def write(self, run: Callable[[Any], Any], durable: bool = False) -> Future[Any]:
-        answer: Future[Any] = self._store.write(lambda tx: run(_GenerousTx(tx)), durable)
-        return answer
-
-    def write_both(
-        self, first: Callable[[Any], Any], second: Callable[[Any], Any], durable: bool = False
-    ) -> Any:
-        return self._store.write_both(
-            lambda tx: first(_GenerousTx(tx)), lambda tx: second(_GenerousTx(tx)), durable
-        )
-
-
-class _GenerousTx:
-    def __init__(self, tx: Any) -> None:
-        self._tx = tx
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._tx, name)
-
+class _GenerousTx(ChangedTx):
     def job(self, job_id: Any) -> Any:
         job = self._tx.job(job_id)
         return job and dataclasses.replace(job, max_attempts=job.max_attempts + 1)
@@ -153,10 +126,13 @@ class HastySlots(Slots):
 
 
 class NoLease(Agent):
-    """Tasks run on, however long the plane has not been heard."""
+    """Tasks run on, however long the plane has not been heard; nor does the supervisor know."""
 
     def _lapses_at(self, slot: Slot) -> float:
         return float("inf")
+
+    def _heard(self, sent_at: float) -> list[say.Instruction]:
+        return [told for told in super()._heard(sent_at) if not isinstance(told, say.Lease)]
 
 
 class Hasty(NoLease):
@@ -216,31 +192,17 @@ class SaysItOnce(Agent):
 
 # --- the list -------------------------------------------------------------------------------
 
-
-def _with(**faults: Any) -> Callable[[Faults], Faults]:
-    return lambda drawn: dataclasses.replace(drawn, **faults)
-
-
-NO_CRASHES: dict[str, float] = {
-    "plane_crash": 0.0,
-    "agent_crash": 0.0,
-    "supervisor_crash": 0.0,
-    "both_crash": 0.0,
-}
-CUTS_ALONE = NO_CRASHES | {"cut": 25.0, "delay": 0.05}
-SLOW_ALONE = NO_CRASHES | {"cut": 0.0, "delay": 3.0, "drop": 0.0}
-
 BUGS = (
-    Bug("no fence check", Parts(NoFenceCheck, faults=_with(**CUTS_ALONE), workers=(2,))),
+    Bug("no fence check", Parts(NoFenceCheck, faults=drawn_with(**CUTS_ALONE), workers=(2,))),
     Bug("no idempotency", Parts(NoIdempotency)),
-    Bug("unguarded running", Parts(UnguardedRunning, faults=_with(double=0.3, delay=0.5))),
+    Bug("unguarded running", Parts(UnguardedRunning, faults=drawn_with(double=0.3, delay=0.5))),
     Bug("cancel ignores the task", Parts(CancelIgnoresTheTask)),
     Bug("one attempt too many", Parts(OneAttemptTooMany)),
-    Bug("no fresh lease", Parts(NoFreshLease, faults=_with(plane_crash=10.0), workers=(2,))),
-    Bug("no lease", Parts(agent=NoLease, faults=_with(**CUTS_ALONE), workers=(2,))),
-    Bug("hasty start", Parts(agent=Hasty, faults=_with(**CUTS_ALONE), workers=(1,))),
-    Bug("any answer", Parts(agent=AnyAnswer, faults=_with(**SLOW_ALONE, double=0.3))),
-    Bug("no memory of the done", Parts(agent=NoMemoryOfTheDone, faults=_with(**SLOW_ALONE))),
+    Bug("no fresh lease", Parts(NoFreshLease, faults=drawn_with(**PLANE_ALONE), workers=(2,))),
+    Bug("no lease", Parts(agent=NoLease, faults=drawn_with(**CUTS_ALONE), workers=(2,))),
+    Bug("hasty start", Parts(agent=Hasty, faults=drawn_with(**CUTS_OFTEN), workers=(1,))),
+    Bug("any answer", Parts(agent=AnyAnswer, faults=drawn_with(**SLOW_ALONE, double=0.3))),
+    Bug("no memory of the done", Parts(agent=NoMemoryOfTheDone, faults=drawn_with(**SLOW_ALONE))),
     Bug("end before log", Parts(agent=EndBeforeLog)),
-    Bug("says it once", Parts(agent=SaysItOnce, faults=_with(drop=0.15))),
+    Bug("says it once", Parts(agent=SaysItOnce, faults=drawn_with(drop=0.15))),
 )

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import pytest
 
-from tests.simulation.planted import BUGS, Bug
+from tests.simulation.planted import BUGS
+from tests.simulation.planted_afar import BUGS_AFAR
+from tests.simulation.seams import Bug
 from tests.simulation.world import run
 
 SEEDS = 60
 
 
-@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name.replace(" ", "-"))
+@pytest.mark.parametrize("bug", [*BUGS, *BUGS_AFAR], ids=lambda bug: bug.name.replace(" ", "-"))
 def test_a_planted_bug_is_found(bug: Bug) -> None:
     for seed in range(SEEDS):
         if run(seed, bug.parts).broken is not None:
+            assert run(seed, bug.without).broken is None, "it is not what was planted"
             return
     pytest.fail(f"'{bug.name}' survived {SEEDS} seeds")
 
 
 def test_enough_bugs_of_both_sides_are_planted() -> None:
-    assert len(BUGS) >= 10
-    assert len({bug.name for bug in BUGS}) == len(BUGS)
+    assert len(BUGS) >= 12
+    assert len(BUGS_AFAR) >= 10
+    names = [bug.name for bug in (*BUGS, *BUGS_AFAR)]
+    assert len(set(names)) == len(names)

@@ -6,14 +6,14 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from gpulayer.contracts.capabilities import GpuDevice, WorkerCapabilities
+from gpulayer.contracts.capabilities import GpuDevice, Interpreter, WorkerCapabilities
 from gpulayer.contracts.messages import Acquired, Exit, Message, Registered, ReportReply
 from gpulayer.contracts.states import Reason, TaskState
 from gpulayer.worker import events as heard, instructions as say
 from gpulayer.worker.agent import Agent
 from gpulayer.worker.slots import note_of
 from gpulayer.worker.steps import ending
-from tests.simulation.engine import Engine, EngineClock, EngineIds, Timer
+from tests.simulation.engine import Engine, EngineClock, EngineIds, Share, Timer
 from tests.simulation.machine import LOCAL, Physics, Plan, Record, Supervisor
 from tests.simulation.network import Link, Network
 from tests.simulation.plane import PlaneHost
@@ -51,6 +51,9 @@ class Worker:
         self._plan = plan or draw_plan
         self._ids = EngineIds(engine)
         self.link: Link = network.link()
+        self.machine = Share(engine)
+        self._share = Share(engine, self.machine)
+        """The agent's."""
         self.clock = EngineClock(engine, rate=engine.rng.uniform(0.97, 1.03), base=500.0)
         self.capabilities = _capabilities(engine, name)
         physics.cores[name] = self.capabilities.cpu_cores
@@ -65,6 +68,17 @@ class Worker:
         self._tick: Timer | None = None
         self.start_supervisor()
         self.start_agent()
+
+    def suspend(self, seconds: float) -> None:
+        """The machine sleeps: a laptop that is shut, a virtual machine that is paused."""
+        self._engine.note(self.name, f"sleeps for {seconds:.3f} s")
+        self.machine.suspend(seconds)
+        self._physics.slept(self.name, seconds)
+
+    def stop_agent(self, seconds: float) -> None:
+        """SIGSTOP, and SIGCONT later."""
+        self._engine.note(self.name, f"agent is stopped for {seconds:.3f} s")
+        self._share.suspend(seconds)
 
     # --- lives ------------------------------------------------------------------------------
 
@@ -89,12 +103,19 @@ class Worker:
             self._life += 1
             for end in tuple(self.link.open_calls):
                 self.link.open_calls.pop(end)
-            self._engine.after(self._engine.rng.uniform(0.1, 3.0), self.start_agent)
+            self._share = Share(self._engine, self.machine)
+            self.machine.after(self._engine.rng.uniform(0.1, 3.0), self.start_agent)
 
     def start_supervisor(self) -> None:
         self._engine.note(self.name, "supervisor starts")
         self.supervisor = Supervisor(
-            self.name, self._engine, self.clock, self._physics, self.disk, self.truth
+            self.name,
+            self._engine,
+            self.machine,
+            self.clock,
+            self._physics,
+            self.disk,
+            self.truth,
         )
         if self.agent is not None:
             self._connect()
@@ -104,18 +125,21 @@ class Worker:
             self._engine.note(self.name, "supervisor dies")
             self.supervisor.crash()
             self.supervisor = None
-            self._engine.after(LOCAL, self._mine(lambda: self.tell(heard.SupervisorLost())))
-            self._engine.after(self._engine.rng.uniform(0.1, 1.0), self.start_supervisor)
+            self._share.after(LOCAL, self._mine(lambda: self.tell(heard.SupervisorLost())))
+            self.machine.after(self._engine.rng.uniform(0.1, 1.0), self.start_supervisor)
 
     def _connect(self) -> None:
         assert self.supervisor is not None
         self._connection, listed = self.supervisor.connect()
-        self._engine.after(LOCAL, self._mine(lambda: self.tell(heard.SupervisorListed(listed))))
+        self._share.after(LOCAL, self._mine(lambda: self.tell(heard.SupervisorListed(listed))))
 
     # --- events and instructions ------------------------------------------------------------
 
     def tell(self, event: heard.Event) -> None:
         if self.agent is None:
+            return
+        if self._share.sleeps:
+            self._share.after(0.0, self._mine(lambda: self.tell(event)))
             return
         self._engine.note(self.name, f"hears {_shown(event)}")
         for instruction in self.agent.handle(event, self.clock.boottime()):
@@ -127,7 +151,7 @@ class Worker:
         wait = self.clock.until(self.agent.deadline())
         if wait != float("inf"):
             tick = self._mine(lambda: self.tell(heard.Tick()))
-            self._tick = self._engine.after(max(wait, 1e-6), tick)
+            self._tick = self._share.after(max(wait, 1e-6), tick)
 
     def _mine(self, call: Callable[[], None]) -> Callable[[], None]:
         """The call, unless this life of the agent is over by then."""
@@ -151,7 +175,7 @@ class Worker:
             case say.Run(assignment, number):
                 mean = self._engine.rng.choice((0.002, 0.002, 0.3, 3.0))
                 begin = self._run(assignment, number)
-                self._engine.after(self._engine.soon(mean), self._mine(begin))
+                self._share.after(self._engine.soon(mean), self._mine(begin))
             case say.Tail(task_id, offset):
                 self._ask(lambda supervisor: supervisor.tail(task_id, offset, self._read(task_id)))
             case say.End(task_id, mode, grace):
@@ -160,23 +184,29 @@ class Worker:
                 self._ask(lambda supervisor: supervisor.forget(task_id))
             case say.Collect(task_id, _, raw, _):
                 collected = heard.TaskCollected(task_id, ending.of_process(raw))
-                self._engine.after(
+                self._share.after(
                     self._engine.soon(0.005), self._mine(lambda: self.tell(collected))
                 )
             case say.StartPlane():
                 self._plane.wanted()
-            case say.DropEnvelopes() | say.KeepEnvelopes() | say.Leave() | say.Lease():
+            case say.Lease(until):
+                self._ask(lambda supervisor: supervisor.lease(until))
+            case say.DropEnvelopes() | say.KeepEnvelopes() | say.Leave() | say.Probe():
                 pass
 
     def _run(self, assignment: Any, number: int) -> Callable[[], None]:
         """The start, once prepared, over the connection that there is now."""
-        task_id = assignment.task_id
+        task_id, gang = assignment.task_id, assignment.gang
+        place = {"address": self.name, "port": assignment.fence} if gang else None
         task = {
             "task_id": task_id,
             "fence": assignment.fence,
             "job_id": assignment.job_id,
             "index": assignment.index,
-            "note": note_of(assignment),
+            "rank": assignment.rank,
+            "gang": gang["id"] if gang else None,
+            "nodes": len(gang["nodes"]) if gang else 1,
+            "note": note_of(assignment) | ({"rendezvous": place} if place else {}),
             "timeout_seconds": assignment.timeout_seconds,
             "cores": float(assignment.spec["resources"]["cpu_cores"]),
             "gpus": tuple(assignment.gpus),
@@ -186,8 +216,9 @@ class Worker:
         def start(supervisor: Supervisor) -> None:
             supervisor.start(task, plan)
             supervisor.tail(task_id, 0, self._read(task_id))
-            started = heard.TaskStarted(task_id, number, self.clock.now())
-            self._engine.after(LOCAL, self._mine(lambda: self.tell(started)))
+            where = place if assignment.rank == 0 else None
+            started = heard.TaskStarted(task_id, number, self.clock.now(), where)
+            self._share.after(LOCAL, self._mine(lambda: self.tell(started)))
 
         def begin() -> None:
             if self._engine.chance(self._network.faults.refused_starts):
@@ -213,7 +244,7 @@ class Worker:
                 if supervisor.connection == connection:
                     request(supervisor)
 
-            self._engine.after(LOCAL, arrive)
+            self.machine.after(LOCAL, arrive)
 
         return ask
 
@@ -283,7 +314,10 @@ def _capabilities(engine: Engine, name: str) -> WorkerCapabilities:
         for n in range(engine.rng.choice((0, 2)))
     )
     cores = engine.rng.choice((1.0, 2.0, 4.0))
-    return WorkerCapabilities(name, "linux", "x86_64", cores, 16.0, 100.0, gpus=gpus)
+    torch = Interpreter("/usr/bin/python3", "3.12.7", frameworks={"torch": "2.13.0"})
+    return WorkerCapabilities(
+        name, "linux", "x86_64", cores, 16.0, 100.0, gpus=gpus, interpreters=(torch,)
+    )
 
 
 def _shown(thing: Any) -> str:

@@ -25,11 +25,15 @@ class Clients:
     network: Network
     host: PlaneHost
     gpus: bool
+    most_nodes: int
+    """Of a gang, so that there can be room for it."""
     accepted: dict[str, str] = field(default_factory=dict)
     asked: dict[str, dict[str, Any]] = field(default_factory=dict)
     """key -> spec"""
     cancelled: set[str] = field(default_factory=set)
     """Job ids whose cancellation was answered."""
+    _wishes: dict[str, bool] = field(default_factory=dict)
+    """Worker -> whether it is to drain."""
 
     def plan(self, jobs: int, within: float) -> None:
         """Have that many jobs submitted, and some of them cancelled, at random times."""
@@ -84,6 +88,18 @@ class Clients:
             ANSWER_SECONDS,
         )
 
+    def drain(self, worker: str, draining: bool = True) -> None:
+        """Until it is answered; a call that comes late brings the newest wish. A worker that the
+        plane has not met is let be."""
+        self._wishes[worker] = draining
+        self.network.call(
+            self.network.link(),
+            self.host.ask(lambda plane: plane.drain(worker, self._wishes[worker])),
+            lambda _: self.engine.note("client", f"{worker} drains: {draining}"),
+            lambda: self._later(lambda: self.drain(worker, self._wishes[worker])),
+            ANSWER_SECONDS,
+        )
+
     def _later(self, call: Any) -> None:
         self.engine.after(AGAIN_SECONDS, call)
 
@@ -95,9 +111,16 @@ class Clients:
             "priority": rng.randrange(3),
             "resources": {"cpu_cores": rng.choice((0.5, 1.0, 1.0))},
         }
-        if self.gpus and rng.random() < 0.3:
+        if self.most_nodes > 1 and rng.random() < 0.25:
+            nodes = rng.randrange(2, self.most_nodes + 1)
+            spec["workload"] = {
+                "kind": "distributed",
+                "entrypoint": "train.py",
+                "num_workers": nodes,
+            }
+        elif self.gpus and rng.random() < 0.3:
             spec["resources"] |= {"accelerator": "cuda", "gpu_count": rng.choice((1, 2))}
-        if rng.random() < 0.7:
+        if spec["workload"]["kind"] == "command" and rng.random() < 0.7:
             retry_on = rng.choice(
                 (["worker_lost"], ["worker_lost", "failed"], ["worker_lost", "exit:3"])
             )

@@ -32,7 +32,7 @@ class Parts:
     plane: Callable[..., Any] = ControlPlane
     agent: Callable[..., Agent] = Agent
     faults: Callable[[Faults], Faults] = field(default=lambda drawn: drawn)
-    workers: tuple[int, ...] = (1, 1, 2, 3)
+    workers: tuple[int, ...] = (1, 2, 2, 3, 4)
     """How many there may be; one is drawn."""
 
 
@@ -85,7 +85,7 @@ class World:
             for name in names
         ]
         gpus = any(len(worker.capabilities.gpus or ()) == 2 for worker in self.workers)
-        self.clients = Clients(engine, self.network, self.host, gpus)
+        self.clients = Clients(engine, self.network, self.host, gpus, min(len(names), 3))
         self.invariants = Invariants(engine, self.host, self.clients, self.workers, self.physics)
 
     def play(self) -> None:
@@ -110,6 +110,9 @@ class World:
         self._repeat(faults.supervisor_crash, lambda: rng.choice(self.workers).crash_supervisor())
         self._repeat(faults.both_crash, self._crash_both)
         self._repeat(faults.cut, self._cut)
+        self._repeat(faults.suspended, lambda: rng.choice(self.workers).suspend(self._a_while()))
+        self._repeat(faults.stopped, lambda: rng.choice(self.workers).stop_agent(self._a_while()))
+        self._repeat(faults.drained, self._drain)
         self._repeat(faults.wall_jump, self._jump)
 
     def _repeat(self, mean: float, fault: Callable[[], None]) -> None:
@@ -136,10 +139,20 @@ class World:
 
     def _cut(self) -> None:
         worker = self.engine.rng.choice(self.workers)
-        worker.link.cut_until = self.engine.now + self.engine.soon(
-            self.engine.rng.choice((3.0, 50.0))
-        )
-        self.engine.note(worker.name, f"is cut off until {worker.link.cut_until:.3f}")
+        until = self.engine.now + self.engine.soon(self.engine.rng.choice((3.0, 50.0)))
+        way = self.engine.rng.choice(("cut", "cut", "mute", "deaf"))
+        setattr(worker.link, f"{way}_until", until)
+        self.engine.note(worker.name, f"is {way} until {until:.3f}")
+
+    def _a_while(self) -> float:
+        """Over by the time when all is healed."""
+        seconds = self.engine.soon(self.engine.rng.choice((3.0, 40.0)))
+        return min(seconds, CHAOS_SECONDS - self.engine.now)
+
+    def _drain(self) -> None:
+        name = self.engine.rng.choice(self.workers).name
+        self.clients.drain(name)
+        self.engine.after(self.engine.soon(15.0), lambda: self.clients.drain(name, False))
 
     def _jump(self) -> None:
         clock = self.engine.rng.choice([self.host.clock, *(w.clock for w in self.workers)])
@@ -149,7 +162,8 @@ class World:
         self.engine.note("world", "is whole again")
         self.network.faults = NONE
         for worker in self.workers:
-            worker.link.cut_until = -1.0
+            worker.link.cut_until = worker.link.mute_until = worker.link.deaf_until = -1.0
+            self.clients.drain(worker.name, False)
         self.host.crash_in(-1)
         self.host.wanted()
 

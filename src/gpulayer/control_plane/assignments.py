@@ -50,11 +50,12 @@ class Assignments:
 
     def append_log(self, task_id: str, fence: int, offset: int, data: bytes) -> Future[int]:
         """The size of the segment now. Bytes that are there already are dropped; with a gap
-        before `offset` nothing is written and the size is smaller. No data asks for the size."""
+        before `offset` nothing is written and the size is smaller. No data asks for the size.
+        Raises where no more is taken, so that nobody sends it for ever."""
         with self._ports.store.read() as reader:
             task = _task_of(reader, task_id, fence)
             if data and not _takes_log(reader, task):
-                data = b""
+                raise NotFoundError("job-not-found", f"a later attempt closed the log of {task_id}")
         if offset + len(data) > self._ports.settings.log_bytes:
             raise RefusedError(
                 "too-large", f"the log of {task_id} is past {self._ports.settings.log_bytes} bytes"

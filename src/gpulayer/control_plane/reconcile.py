@@ -14,7 +14,7 @@ from gpulayer.contracts.changes import Changes, JobUpdate
 from gpulayer.contracts.ids import TaskId
 from gpulayer.contracts.messages import Exit
 from gpulayer.contracts.records import Job, Task
-from gpulayer.contracts.states import Reason, TaskState
+from gpulayer.contracts.states import LIVE_TASK_STATES, Reason, TaskState
 from gpulayer.control_plane.election import Election
 from gpulayer.control_plane.endings import end_tasks
 from gpulayer.control_plane.envelopes import Envelopes
@@ -46,7 +46,8 @@ class Reconciler:
         self._since: dict[tuple[str, TaskId], float] = {}
         """(running or cancelling, task) -> monotonic time at which this plane first saw it."""
         self._swept = float("-inf")
-        self._clocks = (ports.clock.now(), ports.clock.monotonic())
+        self._clocks: tuple[float, float] | None = None
+        """The wall clock and the other one at the last look."""
 
     def run_once(self) -> Future[set[str]]:
         """One look at everything that time may change. The topics that were woken."""
@@ -68,6 +69,8 @@ class Reconciler:
             live = [(task, job) for task in tx.live_tasks() if (job := tx.job(task.job_id))]
             topics = end_tasks(tx, self._ports.ids, self._overdue(live, instant), now)
             for task, job in self._silent(live, instant):
+                if not _still_lives(tx, task):
+                    continue  # it has just ended with a node of its gang
                 grace = self._ports.settings.disconnect_grace_seconds
                 commit(tx, rules.disconnected(job, task, now, grace))
                 topics.add(job_topic(job.id))
@@ -138,9 +141,18 @@ class Reconciler:
         return instant - since
 
     def _was_set_back(self, now: float, instant: float) -> bool:
-        """Whether the wall clock has fallen behind the other one since the last look."""
-        (last_now, last_instant), self._clocks = self._clocks, (now, instant)
+        """Whether the wall clock has fallen behind the other one since the last look, or may have
+        while there was no plane."""
+        last, self._clocks = self._clocks, (now, instant)
+        if last is None:
+            return True
+        last_now, last_instant = last
         return now - last_now < instant - last_instant - _JUMP_SECONDS
+
+
+def _still_lives(tx: Tx, task: Task) -> bool:
+    now = tx.task(task.id)
+    return now is not None and now.state in LIVE_TASK_STATES
 
 
 def _shorten_delays(tx: Tx, now: float) -> None:

@@ -178,10 +178,10 @@ class Agent:
         for assignment in reply.retract:
             if (slot := self.slots.get(assignment.task_id)) is not None:
                 self.slots.retract(slot)
-        probes = [say.Probe(reply.probe)] if reply.probe else []
-        return [*self._orders(reply.cancel), *probes]
+        return [*self._orders(reply.cancel), *([say.Probe(reply.probe)] if reply.probe else [])]
 
     def _given(self, assignments: tuple[Assignment, ...], sent: float, now: float) -> None:
+        sent = min(sent, self._last_heard)  # an acquire alone does not renew a lease
         if now >= sent + self._session.authority:
             return
         for assignment in assignments:

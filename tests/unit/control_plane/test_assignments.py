@@ -177,7 +177,8 @@ def test_attempts_read_as_one_log_that_only_grows_at_its_end() -> None:
         env.clock.advance(2)
         env.run_pass()
         worker.acquire()
-        env.plane.append_log("t1", 1, 6, b"too late\n").result(0)
+        with pytest.raises(NotFoundError, match="closed"):
+            env.plane.append_log("t1", 1, 6, b"too late\n")
         worker.finish(job, log=b"second\n")
         part = env.plane.log(job)
         assert (part.data, part.eof) == (b"first\nsecond\n", True)

@@ -1,0 +1,189 @@
+"""Faults of ours between several machines, planted as those of `planted` are."""
+
+from __future__ import annotations
+
+import dataclasses
+from concurrent.futures import Future
+from typing import Any
+
+from gpulayer.contracts.changes import Changes
+from gpulayer.contracts.messages import Exit, Registered, Report, ReportReply
+from gpulayer.contracts.states import Reason, TaskState
+from gpulayer.control_plane.plane import ControlPlane
+from gpulayer.worker import instructions as say
+from gpulayer.worker.agent import Agent
+from gpulayer.worker.slots import Slot, Slots
+from tests.simulation.seams import (
+    CUTS_ALONE,
+    CUTS_OFTEN,
+    NO_CRASHES,
+    SLOW_ALONE,
+    STOPS_ALONE,
+    Bug,
+    ChangedStore,
+    ChangedTx,
+    drawn_with,
+)
+from tests.simulation.world import Parts
+
+# --- leases ---------------------------------------------------------------------------------
+
+
+class LeaseFromTheReply(Agent):
+    """Authority counts from the moment at which the answer came, not from the sending."""
+
+    def _on_report_answer(self, reply: ReportReply, now: float) -> list[say.Instruction]:
+        self._session.report_sent = now
+        return super()._on_report_answer(reply, now)
+
+    def _on_registered(self, reply: Registered, now: float) -> list[say.Instruction]:
+        self._session.register_sent = now
+        return super()._on_registered(reply, now)
+
+
+class HastyPlane(ControlPlane):
+    """What a silent worker has is given out again before its lease is over."""
+
+    def __init__(self, *ports: Any) -> None:
+        super().__init__(*ports)
+        half = self.settings.lease_seconds / 2
+        self._reconciler._allowed_silence = lambda task, job: half  # type: ignore[method-assign]
+
+
+class LeaseByTheWall(ControlPlane):
+    """Silence is measured on the wall clock, which may be set."""
+
+    def __init__(self, store: Any, clock: Any, *ports: Any) -> None:
+        super().__init__(store, _WallClock(clock), *ports)
+
+
+class _WallClock:
+    def __init__(self, clock: Any) -> None:
+        self.now = self.monotonic = self.boottime = clock.now
+
+
+class NobodyElseHoldsTheLease(Agent):
+    """The supervisor is not told how long tasks may run, should the agent be stopped."""
+
+    def _heard(self, sent_at: float) -> list[say.Instruction]:
+        return [told for told in super()._heard(sent_at) if not isinstance(told, say.Lease)]
+
+
+# --- who speaks, and when -------------------------------------------------------------------
+
+
+class AnyIncarnation(ControlPlane):
+    """A late word of an agent that has ended counts like one of its successor."""
+
+    def report(self, message: Report) -> Future[ReportReply]:
+        session = self._sessions.get(message.worker_id)  # type: ignore[arg-type]
+        if session is not None:
+            now = session.worker.incarnation
+            message = dataclasses.replace(message, incarnation=now)
+        return super().report(message)
+
+
+class AnyOrder(ControlPlane):
+    """A report counts whenever it comes, and however often."""
+
+    def report(self, message: Report) -> Future[ReportReply]:
+        session = self._sessions.of(message.worker_id, message.incarnation)
+        if session is not None:
+            session.seq, session.reply = message.seq - 1, None
+        return super().report(message)
+
+
+class MarkedForEver(ControlPlane):
+    """`disconnected` is not taken off a task whose worker is back."""
+
+    def __init__(self, store: Any, *ports: Any) -> None:
+        super().__init__(ChangedStore(store, _KeepsTheMark), *ports)
+
+
+class _KeepsTheMark(ChangedTx):
+    def apply(self, changes: Changes, **how: Any) -> Any:
+        kept = tuple(
+            update
+            for update in changes.task_updates
+            if update.values != {"disconnected_since": None}
+        )
+        return self._tx.apply(dataclasses.replace(changes, task_updates=kept), **how)
+
+
+# --- what is given to whom ------------------------------------------------------------------
+
+
+class PartOfAGang(ControlPlane):
+    """Of a gang's nodes all but the last are placed."""
+
+    def __init__(self, store: Any, *ports: Any) -> None:
+        super().__init__(ChangedStore(store, _WithoutTheLast), *ports)
+
+
+class _WithoutTheLast(ChangedTx):
+    def apply(self, changes: Changes, **how: Any) -> Any:
+        if len(changes.tasks) > 1:
+            changes = dataclasses.replace(changes, tasks=changes.tasks[:-1])
+        return self._tx.apply(changes, **how)
+
+
+class DrainedLikeOthers(ControlPlane):
+    """A worker that drains is given new work."""
+
+    def __init__(self, *ports: Any) -> None:
+        super().__init__(*ports)
+        view = self._dispatcher._view
+
+        def not_draining(*seen: Any) -> Any:
+            return dataclasses.replace(view(*seen), draining=False)
+
+        self._dispatcher._view = not_draining  # type: ignore[method-assign]
+
+
+class HandsBackWhatRuns(Slots):
+    """A worker that drains gives back a task that has begun, as if it had not."""
+
+    def retract(self, slot: Slot) -> None:
+        if slot.phase in ("staging", "running"):
+            slot.exit = Exit(TaskState.LOST, Reason.RETRACTED, "handed back before it began")
+            slot.phase, slot.log.size = "exited", slot.log.read
+
+
+class HandsBack(Agent):
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.slots = HandsBackWhatRuns()
+
+
+BUGS_AFAR = (
+    Bug(
+        "lease from the reply",
+        Parts(
+            agent=LeaseFromTheReply,
+            faults=drawn_with(**CUTS_OFTEN | {"stopped": 10.0, "double": 0.0}),
+            workers=(2,),
+        ),
+    ),
+    Bug("hasty plane", Parts(HastyPlane, faults=drawn_with(**CUTS_ALONE), workers=(2,))),
+    Bug("lease by the wall", Parts(LeaseByTheWall, faults=drawn_with(wall_jump=10.0))),
+    Bug(
+        "nobody else holds the lease",
+        Parts(
+            agent=NobodyElseHoldsTheLease,
+            faults=drawn_with(**STOPS_ALONE),
+            workers=(2,),
+        ),
+    ),
+    Bug(
+        "any incarnation",
+        Parts(AnyIncarnation, faults=drawn_with(**SLOW_ALONE | {"agent_crash": 10.0})),
+    ),
+    Bug("any order", Parts(AnyOrder, faults=drawn_with(**SLOW_ALONE, double=0.3))),
+    Bug("marked for ever", Parts(MarkedForEver, faults=drawn_with(**CUTS_ALONE))),
+    Bug("part of a gang", Parts(PartOfAGang, workers=(3,))),
+    Bug("drained like others", Parts(DrainedLikeOthers, faults=drawn_with(drained=10.0))),
+    Bug(
+        "hands back what runs",
+        Parts(agent=HandsBack, faults=drawn_with(**NO_CRASHES | {"drained": 5.0}), workers=(2,)),
+    ),
+)
