@@ -79,20 +79,20 @@ class CutLine:
     def _cut(self, client: socket.socket, server: socket.socket, data: bytes) -> None:
         self.cuts += 1
         self._refuses = self._stays_cut
+        if self._stays_cut:  # the others first: whoever hears of this cut finds all of them cut
+            self._cut_all(but={client, server})
         with contextlib.suppress(OSError):
             client.shutdown(socket.SHUT_WR)  # nothing of an answer gets through any more
         if self._delivers:
             server.sendall(data)
             server.shutdown(socket.SHUT_WR)
-        if self._stays_cut:
-            self._cut_all(but=server if self._delivers else None)
-        elif not self._delivers:
+        else:
             _hang_up(server)
         _hang_up(client)
 
-    def _cut_all(self, but: socket.socket | None = None) -> None:
+    def _cut_all(self, but: set[socket.socket] | frozenset[socket.socket] = frozenset()) -> None:
         with self._lock:
-            _hang_up(*(self._open - {but}))
+            _hang_up(*(self._open - but))
 
 
 def _hang_up(*ends: socket.socket) -> None:
