@@ -158,6 +158,7 @@ class Supervisor:
         self._disk = disk
         self._truth = truth
         self._timers: dict[str, list[Timer]] = {}
+        self._joins: dict[str, Timer] = {}
         self._parked: dict[str, tuple[int, Callable[..., None]]] = {}
         self._stubborn: set[str] = set()
         self._leases: list[Timer] = []
@@ -191,7 +192,7 @@ class Supervisor:
         if task["timeout_seconds"] is not None:
             timers.append(after(task["timeout_seconds"], lambda: self._blame(task_id, "timeout")))
         if task["nodes"] > 1:
-            timers.append(after(JOIN_SECONDS, lambda: self._end(task_id, 1 << 8, None)))
+            self._joins[task_id] = after(JOIN_SECONDS, lambda: self._end(task_id, 1 << 8, None))
         names = ("job_id", "index", "rank", "gang", "nodes", "task_id", "cores", "gpus")
         process = Process(self._name, *(task[name] for name in names), self._engine.now)
         self._physics.born(process, lambda: self._work(task_id, plan))
@@ -200,6 +201,8 @@ class Supervisor:
         record = self._disk.get(task_id)
         if not self.alive or record is None or record.exit is not None:
             return
+        if task_id in self._joins:
+            self._joins.pop(task_id).cancel()
         timers, after = self._timers[task_id], self._share.after
         for at, size in plan.prints:
             timers.append(after(at, lambda size=size: self._print(task_id, size)))  # type: ignore[misc]

@@ -7,7 +7,7 @@ from concurrent.futures import Future
 from typing import Any
 
 from gpulayer.contracts.changes import Changes
-from gpulayer.contracts.messages import Exit, Registered, Report, ReportReply
+from gpulayer.contracts.messages import Assignment, Exit, Registered, Report, ReportReply
 from gpulayer.contracts.states import Reason, TaskState
 from gpulayer.control_plane.plane import ControlPlane
 from gpulayer.worker import instructions as say
@@ -39,6 +39,15 @@ class LeaseFromTheReply(Agent):
     def _on_registered(self, reply: Registered, now: float) -> list[say.Instruction]:
         self._session.register_sent = now
         return super()._on_registered(reply, now)
+
+
+class AcquireRenews(Agent):
+    """The sending of an acquire counts as a word that the plane has heard."""
+
+    def _given(self, assignments: tuple[Assignment, ...], sent: float, now: float) -> None:
+        heard, self._last_heard = self._last_heard, float("inf")
+        super()._given(assignments, sent, now)
+        self._last_heard = heard
 
 
 class HastyPlane(ControlPlane):
@@ -163,6 +172,10 @@ BUGS_AFAR = (
             faults=drawn_with(**CUTS_OFTEN | {"stopped": 10.0, "double": 0.0}),
             workers=(2,),
         ),
+    ),
+    Bug(
+        "an acquire renews",
+        Parts(agent=AcquireRenews, faults=drawn_with(**CUTS_ALONE), workers=(2,)),
     ),
     Bug("hasty plane", Parts(HastyPlane, faults=drawn_with(**CUTS_ALONE), workers=(2,))),
     Bug("lease by the wall", Parts(LeaseByTheWall, faults=drawn_with(wall_jump=10.0))),

@@ -6,15 +6,16 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from gpulayer.contracts.capabilities import GpuDevice, Interpreter, WorkerCapabilities
+from gpulayer.contracts.capabilities import WorkerCapabilities
 from gpulayer.contracts.messages import Acquired, Exit, Message, Registered, ReportReply
 from gpulayer.contracts.states import Reason, TaskState
 from gpulayer.worker import events as heard, instructions as say
 from gpulayer.worker.agent import Agent
 from gpulayer.worker.slots import note_of
 from gpulayer.worker.steps import ending
+from tests.simulation.drawn import draw_capabilities, draw_plan
 from tests.simulation.engine import Engine, EngineClock, EngineIds, Share, Timer
-from tests.simulation.machine import LOCAL, Physics, Plan, Record, Supervisor
+from tests.simulation.machine import LOCAL, Broken, Physics, Plan, Record, Supervisor
 from tests.simulation.network import Link, Network
 from tests.simulation.plane import PlaneHost
 
@@ -39,23 +40,24 @@ class Worker:
         plane: PlaneHost,
         physics: Physics,
         make_agent: Callable[..., Agent] = Agent,
-        plan: Callable[[Engine], Plan] | None = None,
+        plan: Callable[[Engine], Plan] = draw_plan,
+        capabilities: WorkerCapabilities | None = None,
     ) -> None:
-        """`plan` says what each process will do; by default that is drawn."""
+        """`plan` says what each process will do; by default that is drawn, and what it has."""
         self.name = name
         self._engine = engine
         self._network = network
         self._plane = plane
         self._physics = physics
         self._make_agent = make_agent
-        self._plan = plan or draw_plan
+        self._plan = plan
         self._ids = EngineIds(engine)
         self.link: Link = network.link()
         self.machine = Share(engine)
         self._share = Share(engine, self.machine)
         """The agent's."""
         self.clock = EngineClock(engine, rate=engine.rng.uniform(0.97, 1.03), base=500.0)
-        self.capabilities = _capabilities(engine, name)
+        self.capabilities = capabilities or draw_capabilities(engine, name)
         physics.cores[name] = self.capabilities.cpu_cores
         self.truth: dict[str, bytearray] = {}
         """What each task printed, whoever still knows it."""
@@ -198,6 +200,8 @@ class Worker:
         """The start, once prepared, over the connection that there is now."""
         task_id, gang = assignment.task_id, assignment.gang
         place = {"address": self.name, "port": assignment.fence} if gang else None
+        if gang and assignment.rank and (met := gang["rendezvous"]) and met["port"] != gang["id"]:
+            raise Broken(f"{task_id} was sent to where another attempt met: {gang}")
         task = {
             "task_id": task_id,
             "fence": assignment.fence,
@@ -295,29 +299,6 @@ class Worker:
         if not self._network.faults.through_json:
             return order.message
         return type(order.message).from_json(json.loads(json.dumps(order.message.to_json())))
-
-
-def draw_plan(engine: Engine) -> Plan:
-    rng = engine.rng
-    means = (0.0, 0.01, 2.0, 10.0, 60.0, 60.0)
-    seconds = engine.soon(rng.choice(means))
-    prints = tuple(
-        (rng.uniform(0, seconds), rng.choice((10, 10, 200, 50_000)))
-        for _ in range(rng.randrange(4))
-    )
-    return Plan(seconds, rng.choice((0, 0, 0, 1, 3)), prints, rng.random() < 0.2)
-
-
-def _capabilities(engine: Engine, name: str) -> WorkerCapabilities:
-    gpus = tuple(
-        GpuDevice(f"GPU-{name}-{n}", n, "nvidia", "NVIDIA H100", "h100", 80.0, "dedicated", "9.0")
-        for n in range(engine.rng.choice((0, 2)))
-    )
-    cores = engine.rng.choice((1.0, 2.0, 4.0))
-    torch = Interpreter("/usr/bin/python3", "3.12.7", frameworks={"torch": "2.13.0"})
-    return WorkerCapabilities(
-        name, "linux", "x86_64", cores, 16.0, 100.0, gpus=gpus, interpreters=(torch,)
-    )
 
 
 def _shown(thing: Any) -> str:

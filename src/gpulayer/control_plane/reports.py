@@ -222,7 +222,7 @@ class Reports:
             if (task.phase, has[task.id].phase) == ("assigned", "staging"):
                 phase = {"phase": "staging"}  # it prepares: no news will tell that
                 commit(tx, Changes(task_updates=(TaskUpdate(task.id, task.state, phase),)))
-        for held in has.keys() - {task.id for task in live}:
+        for held in sorted(has.keys() - {task.id for task in live}):
             if has[held].phase != "exited":
                 notes.kill.append(held)
             elif held not in notes.recorded and tx.task(TaskId(held)) is None:

@@ -1,0 +1,31 @@
+"""What a run draws: what machines have, and what processes do."""
+
+from __future__ import annotations
+
+from gpulayer.contracts.capabilities import GpuDevice, Interpreter, WorkerCapabilities
+from tests.simulation.engine import Engine
+from tests.simulation.machine import Plan
+
+TORCH = Interpreter("/usr/bin/python3", "3.12.7", frameworks={"torch": "2.13.0"})
+
+
+def draw_plan(engine: Engine) -> Plan:
+    rng = engine.rng
+    means = (0.0, 0.01, 2.0, 10.0, 60.0, 60.0)
+    seconds = engine.soon(rng.choice(means))
+    prints = tuple(
+        (rng.uniform(0, seconds), rng.choice((10, 10, 200, 50_000)))
+        for _ in range(rng.randrange(4))
+    )
+    return Plan(seconds, rng.choice((0, 0, 0, 1, 3)), prints, rng.random() < 0.2)
+
+
+def draw_capabilities(engine: Engine, name: str) -> WorkerCapabilities:
+    gpus = tuple(
+        GpuDevice(f"GPU-{name}-{n}", n, "nvidia", "NVIDIA H100", "h100", 80.0, "dedicated", "9.0")
+        for n in range(engine.rng.choice((0, 2)))
+    )
+    cores = engine.rng.choice((1.0, 2.0, 4.0))
+    return WorkerCapabilities(
+        name, "linux", "x86_64", cores, 16.0, 100.0, gpus=gpus, interpreters=(TORCH,)
+    )
