@@ -14,6 +14,7 @@ Stdlib only, self-contained, any Python from 3.8; one thread wherever it forks.
     body         the processes of a task, from fork to proof that none is left
       spawn, quick from fork to exec, the long and the short way
       cgroup       leaves: kill and proof           processes  subreaper, descendants, markers
+      hierarchy    our control groups, their mounts memory     what the kernel ended for want of it
       keeper       a body in a process of its own   keeping    that process
       ladder       INT, TERM, KILL
     streams      read end -> redaction -> segment and client; `plumbing` lays the ends,

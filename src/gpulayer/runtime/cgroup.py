@@ -12,11 +12,7 @@ import os
 import select
 import signal
 
-from gpulayer.runtime import memory
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from gpulayer.runtime import hierarchy, memory
 
 PREFIX = "gpl-"
 
@@ -50,7 +46,7 @@ class Leaf:
 
     def out_of_memory(self) -> bool:
         """Whether the kernel ended something inside for memory. False where nobody counts."""
-        return memory.counted(_read(os.path.join(self.path, "memory.events")).encode()) > 0
+        return memory.counted(hierarchy.read(os.path.join(self.path, "memory.events")).encode()) > 0
 
     def close(self) -> None:
         """Lets go of the box, and removes it if it is empty."""
@@ -64,15 +60,16 @@ class Leaf:
 def find_parent(label: str) -> str | None:
     """Makes and returns the folder for leaves, inside this process's own cgroup; None where the
     hierarchy is absent or can't be written. `label` tells one home from another."""
-    for mount in _mounts():
-        parent = os.path.join(mount + _own_path(), PREFIX + label)
+    group = dict(hierarchy.own_groups()).get("", "")
+    for own in (mount + group for kind, mount, _ in hierarchy.mounts() if kind == "cgroup2"):
+        parent = os.path.join(own, PREFIX + label)
         try:
             os.makedirs(parent, exist_ok=True)
             probe = Leaf(os.path.join(parent, "probe"))
         except OSError:
             continue
         # A process may enter only where it may write the common ancestor's list as well.
-        enters = os.access(os.path.join(mount + _own_path(), "cgroup.procs"), os.W_OK)
+        enters = os.access(os.path.join(own, "cgroup.procs"), os.W_OK)
         probe.close()
         if enters:
             _tidy(os.path.dirname(parent), os.path.basename(parent))
@@ -162,7 +159,7 @@ def _wait_for_event(events: int) -> None:
 
 
 def _pids(path: str) -> list[int]:
-    found = [int(line) for line in _read(os.path.join(path, "cgroup.procs")).split()]
+    found = [int(line) for line in hierarchy.read(os.path.join(path, "cgroup.procs")).split()]
     for name in _folders(path):
         found += _pids(os.path.join(path, name))
     return found
@@ -173,28 +170,6 @@ def _folders(path: str) -> list[str]:
         return [entry.name for entry in os.scandir(path) if entry.is_dir()]
     except OSError:
         return []
-
-
-def _mounts() -> Iterator[str]:
-    for line in _read("/proc/self/mounts").splitlines():
-        fields = line.split(" ")
-        if len(fields) > 2 and fields[2] == "cgroup2":
-            yield fields[1].encode().decode("unicode_escape")
-
-
-def _own_path() -> str:
-    for line in _read("/proc/self/cgroup").splitlines():
-        if line.startswith("0::"):
-            return line[3:].rstrip("/")
-    return ""
-
-
-def _read(path: str) -> str:
-    try:
-        with open(path) as file:
-            return file.read()
-    except OSError:
-        return ""
 
 
 def _write(path: str, data: bytes) -> None:

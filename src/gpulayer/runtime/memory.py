@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import os
 
+from gpulayer.runtime import hierarchy
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,8 +51,8 @@ def nearest() -> str:
 
 def _places() -> Iterator[str]:
     """Files that may count, the nearest first."""
-    own = dict(_groups())
-    for kind, mount, options in _mounts():
+    own = dict(hierarchy.own_groups())
+    for kind, mount, options in hierarchy.mounts():
         if kind == "cgroup2":
             yield from _upwards(mount, own.get("", ""), "memory.events")
         elif kind == "cgroup" and "memory" in options.split(","):
@@ -64,26 +66,3 @@ def _upwards(mount: str, group: str, name: str) -> Iterator[str]:
         yield mount + group + "/" + name
         group = group.rpartition("/")[0]
     yield mount + "/" + name
-
-
-def _groups() -> Iterator[tuple[str, str]]:
-    """(controller, path) of this process: cgroups(7), /proc/pid/cgroup."""
-    for line in _read("/proc/self/cgroup").splitlines():
-        _, names, path = line.split(":", 2)
-        for name in names.split(","):
-            yield name, path.rstrip("/")
-
-
-def _mounts() -> Iterator[tuple[str, str, str]]:
-    for line in _read("/proc/self/mounts").splitlines():
-        fields = line.split(" ")
-        if len(fields) > 3 and fields[2] in ("cgroup", "cgroup2"):
-            yield fields[2], fields[1].encode().decode("unicode_escape"), fields[3]
-
-
-def _read(path: str) -> str:
-    try:
-        with open(path) as file:
-            return file.read()
-    except OSError:
-        return ""

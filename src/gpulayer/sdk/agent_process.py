@@ -10,12 +10,14 @@ import os
 import sys
 import traceback
 from contextlib import suppress
+from typing import NoReturn
 
 from gpulayer.api.worker_channel import HttpChannel
 from gpulayer.clock import SystemClock, SystemIds
 from gpulayer.sdk import local
 from gpulayer.sdk.places import Places
 from gpulayer.sdk.siblings import start_supervisor
+from gpulayer.worker.channel import WorkerChannel
 from gpulayer.worker.process import Outside, Worker
 
 
@@ -30,13 +32,17 @@ def main() -> None:
         start_plane=lambda: local.start(places),
         on_error=complaints,
     )
-    channel = HttpChannel.over(places.plane_socket)
+    work(HttpChannel.over(places.plane_socket), outside)
+
+
+def work(channel: WorkerChannel, outside: Outside) -> NoReturn:
+    """Be a worker until it leaves, another one has the lock, or its folder was deleted."""
     try:
         worker = Worker(channel, outside, SystemClock(), SystemIds())
         if worker.start():
             worker.stay()
     except FileNotFoundError:
-        pass  # the home was deleted
+        pass  # the folder was deleted
     os._exit(0)  # calls that are still parked hold nothing worth waiting for
 
 

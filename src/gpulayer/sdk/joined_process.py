@@ -16,14 +16,13 @@ from typing import Any
 from gpulayer.api.session_channel import SessionChannel
 from gpulayer.api.wire import Wire
 from gpulayer.api.worker_channel import HttpChannel
-from gpulayer.clock import SystemClock, SystemIds
 from gpulayer.errors import RefusedError
 from gpulayer.runtime import hardening
 from gpulayer.sdk import processes
-from gpulayer.sdk.agent_process import Complaints
+from gpulayer.sdk.agent_process import Complaints, work
 from gpulayer.sdk.joined import Facts, Joined
 from gpulayer.sdk.siblings import start_supervisor
-from gpulayer.worker.process import Outside, Worker
+from gpulayer.worker.process import Outside
 
 TOLD, ENVIRONMENT = 4, 5
 
@@ -58,13 +57,7 @@ def main() -> None:
         python=facts.python,
         environ=_environment(),
     )
-    try:
-        worker = Worker(channel, outside, SystemClock(), SystemIds())
-        if worker.start():
-            worker.stay()
-    except FileNotFoundError:
-        pass  # the folder was deleted
-    os._exit(0)  # calls that are still parked hold nothing worth waiting for
+    work(channel, outside)
 
 
 class RenewedSession:
