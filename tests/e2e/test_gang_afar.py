@@ -16,9 +16,7 @@ import pytest
 
 from gpulayer.runtime import segments
 from gpulayer.sdk import log_lines
-from gpulayer.sdk.joined import Joined
 from gpulayer.sdk.packing import pack
-from gpulayer.sdk.processes import running
 from tests.support import torch_stub
 from tests.support.local_home import SECONDS, LocalHome
 from tests.support.served import Served
@@ -86,14 +84,6 @@ def lines(served: Served, job: str) -> list[str]:
     return sorted(log_lines.lines(said))
 
 
-def agent_of(home: LocalHome) -> int:
-    (name,) = os.listdir(home.folder / "home" / "joined")
-    found = Joined(str(home.folder / "home"), name)
-    environ = {**home.environ, "GPULAYER_HOME": found.folder}
-    places = type(found.places).find(environ)
-    return next(pid for kind, pid in running(places) if kind == "agent")
-
-
 def test_code_goes_to_both_machines_and_all_ranks_meet(
     served: Served, machines: dict[str, LocalHome], tmp_path: Path
 ) -> None:
@@ -124,7 +114,7 @@ def test_a_machine_that_does_not_join_in_time_is_named(
     served: Served, machines: dict[str, LocalHome], tmp_path: Path
 ) -> None:
     """Its agent is frozen, so that it never hears of the job."""
-    agent = agent_of(machines["lab-b"])
+    agent = machines["lab-b"].joined_pid("agent")
     os.kill(agent, signal.SIGSTOP)
     try:
         wait = {"join_timeout_seconds": 2}

@@ -15,9 +15,8 @@ from pathlib import Path
 import pytest
 
 from gpulayer.clock import SystemClock
-from gpulayer.sdk.joined import Joined
 from gpulayer.sdk.processes import running
-from tests.support.local_home import RUN, SECONDS, LocalHome, watched
+from tests.support.local_home import RUN, SECONDS, LocalHome, slay
 from tests.support.served import Served
 
 pytestmark = pytest.mark.e2e
@@ -42,13 +41,6 @@ class Machine(LocalHome):
         assert check is None or done.returncode == check, (done, self.last_words())
         return done
 
-    @property
-    def joined(self) -> Joined:
-        (name,) = os.listdir(self.folder / "home" / "joined")
-        found = Joined(str(self.folder / "home"), name)
-        environ = {**self.environ, "GPULAYER_HOME": found.folder}
-        return Joined(str(self.folder / "home"), name, type(found.places).find(environ))
-
     def kinds(self) -> list[str]:
         """Of the worker's processes."""
         return [kind for kind, _ in running(self.joined.places)]
@@ -56,9 +48,7 @@ class Machine(LocalHome):
     def slay(self, *kinds: str) -> None:
         for kind, pid in running(self.joined.places):
             if kind in kinds:
-                with watched(pid) as gone:
-                    os.kill(pid, signal.SIGKILL)
-                    assert gone(SECONDS)
+                slay(pid)
 
     def last_words(self) -> str:
         logs = sorted((self.folder / "home").glob("joined/*/*.log"))

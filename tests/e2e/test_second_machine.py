@@ -16,10 +16,10 @@ from typing import Any
 
 import pytest
 
-from gpulayer.sdk.joined import KINDS, Joined
+from gpulayer.sdk.joined import KINDS
 from gpulayer.sdk.processes import running
 from tests.support.hosts import Host, network
-from tests.support.local_home import SECONDS, watched
+from tests.support.local_home import SECONDS, slay
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]
 
@@ -68,14 +68,6 @@ class TwoMachines:
 
     def until_logged(self, job: str, text: bytes) -> None:
         self.first.home.until(lambda: text in self.log(job))
-
-    def working(self) -> dict[str, int]:
-        """The worker's own processes on the second machine, by kind."""
-        home = self.second.home.folder / "home"
-        (name,) = os.listdir(home / "joined")
-        environ = {**self.second.home.environ, "GPULAYER_HOME": str(home / "joined" / name)}
-        joined = Joined(str(home), name, self.second.home.places.find(environ))
-        return dict(running(joined.places))
 
     def end(self) -> None:
         self.second.gpulayer("leave")
@@ -185,15 +177,13 @@ def test_plane_and_agent_are_killed_and_no_byte_of_a_log_is_lost(machines: TwoMa
     job = machines.submit("--", "sh", "-c", _COUNTING.replace("END", "12"))
     machines.until_logged(job, b"line 1\n")
     machines.slay_plane()
-    pid = machines.working()["agent"]
-    with watched(pid) as gone:
-        os.kill(pid, signal.SIGKILL)
-        assert gone(SECONDS)
+    slay(machines.second.home.joined_pid("agent"))
     machines.serve()
     machines.until(job, "succeeded")
     assert machines.log(job) == _counted(12)
     assert machines.job(job)["attempt"] == 1
-    machines.second.home.until(lambda: sorted(machines.working()) == sorted(KINDS))
+    worker = machines.second.home
+    worker.until(lambda: sorted(dict(running(worker.joined.places))) == sorted(KINDS))
 
 
 @pytest.mark.skipif(TORCH is None, reason="GPULAYER_TEST_TORCH names no Python with torch")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.local_home import SECONDS, LocalHome, watched
+from tests.support.local_home import SECONDS, LocalHome, slay
 from tests.support.served import Served
 
 pytestmark = pytest.mark.e2e
@@ -187,20 +187,9 @@ def test_an_input_that_the_plane_lost_ends_the_job_with_its_name(site: Site) -> 
 
 
 def test_a_worker_that_dies_while_it_stages_begins_again(site: Site) -> None:
-    from gpulayer.sdk.joined import Joined
-    from gpulayer.sdk.processes import running
-
     person = site.person
     person.put({"slow.py": "open('ran', 'x'); print('once')", "filler": "x" * 2_000_000})
-    (name,) = os.listdir(site.worker.folder / "home" / "joined")
-    found = Joined(str(site.worker.folder / "home"), name)
-    environ = {**site.worker.environ, "GPULAYER_HOME": found.folder}
-    places = type(found.places).find(environ)
-    for kind, pid in running(places):
-        if kind == "agent":
-            with watched(pid) as gone:
-                os.kill(pid, 9)
-                assert gone(SECONDS)
+    slay(site.worker.joined_pid("agent"))
     assert person.gpulayer("run", "--", "python", "slow.py").stdout == "once\n"
 
 

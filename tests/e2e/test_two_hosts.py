@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from gpulayer.sdk.processes import running
 from tests.support.hosts import Host, network
-from tests.support.local_home import SECONDS, watched
+from tests.support.local_home import SECONDS, slay
 
 pytestmark = [
     pytest.mark.e2e,
@@ -47,23 +44,10 @@ class Pair:
         self.lines = [self.process.stdout.readline().decode().split()[-1] for _ in range(2)]
 
     def kill_agent(self) -> None:
-        from gpulayer.sdk.joined import Joined
-        from gpulayer.sdk.places import Places
-
-        home = self.desk.home.environ["GPULAYER_HOME"]
-        (name,) = os.listdir(Path(home) / "joined")
-        folder = {"GPULAYER_HOME": str(Path(home) / "joined" / name)}
-        joined = Joined(home, name, Places.find(self.desk.home.environ | folder))
-        pid = dict(running(joined.places))["agent"]
-        with watched(pid) as gone:
-            os.kill(pid, signal.SIGKILL)
-            assert gone(SECONDS)
+        slay(self.desk.home.joined_pid("agent"))
 
     def kill_server(self) -> None:
-        pid = self.server.home.pid("plane")
-        with watched(pid) as gone:
-            os.kill(pid, signal.SIGKILL)
-            assert gone(SECONDS)
+        self.server.home.kill("plane")
         self.process.wait(SECONDS)
 
 

@@ -20,6 +20,7 @@ from gpulayer.clock import SystemClock
 from gpulayer.errors import UnreachableError
 from gpulayer.runtime import segments
 from gpulayer.sdk import local
+from gpulayer.sdk.joined import Joined
 from gpulayer.sdk.places import Places
 from gpulayer.sdk.processes import running
 from gpulayer.sdk.waiting import look_again
@@ -146,14 +147,22 @@ class LocalHome:
         """SIGKILL, and wait until it is gone. One that leaves by itself in that moment, as the
         loser of a lock does, is not the one that was meant."""
         while True:
-            pid = self.pid(kind)
             try:
-                with watched(pid) as gone:
-                    os.kill(pid, signal.SIGKILL)
-                    assert gone(SECONDS)
-                    return
+                return slay(self.pid(kind))
             except ProcessLookupError:
                 continue
+
+    @property
+    def joined(self) -> Joined:
+        """What this home has of the one server that it joined."""
+        (name,) = os.listdir(self.folder / "home" / "joined")
+        folder = str(self.folder / "home" / "joined" / name)
+        places = Places.find({**self.environ, "GPULAYER_HOME": folder})
+        return Joined(str(self.folder / "home"), name, places)
+
+    def joined_pid(self, kind: str) -> int:
+        """Of a process of the worker that joined."""
+        return next(pid for found, pid in running(self.joined.places) if found == kind)
 
     def strays(self) -> list[int]:
         """Processes that carry the home in their environment or arguments, ours and jobs'."""
@@ -180,6 +189,13 @@ class LocalHome:
         """The ends of our processes' logs."""
         logs = sorted((self.folder / "home").glob("*.log"))
         return "\n".join(f"--- {log.name}\n{log.read_text()[-3000:]}" for log in logs)
+
+
+def slay(pid: int) -> None:
+    """SIGKILL, and wait until it is gone."""
+    with watched(pid) as gone:
+        os.kill(pid, signal.SIGKILL)
+        assert gone(SECONDS)
 
 
 @contextmanager
