@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import select
+import signal
 import socket
 import subprocess
 import sys
@@ -186,7 +188,7 @@ def test_a_node_alone_takes_another_port_when_it_loses_one(gang: Gang, tmp_path:
         "    mark.touch(); s = socket.socket()\n"
         "    s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)\n"
         "    s.bind(('127.0.0.1', {port})); s.listen(); s.set_inheritable(True)\n"
-        "    if os.fork(): os._exit(1)\n"
+        "    if child := os.fork(): mark.write_text(str(child)); os._exit(1)\n"
         "    os.dup2(os.open(os.devnull, os.O_RDWR), 1); os.dup2(1, 2)\n"
         "    s.accept(); s.accept(); os._exit(0)\n"
         "print('second try')\n"
@@ -197,6 +199,8 @@ def test_a_node_alone_takes_another_port_when_it_loses_one(gang: Gang, tmp_path:
     out, err = node.communicate(timeout=SECONDS)
     assert (node.returncode, out) == (0, "second try\n")
     assert "was taken by another process" in err
+    with contextlib.suppress(ProcessLookupError):  # it may have been asked twice already
+        os.kill(int((tmp_path / "lost").read_text()), signal.SIGKILL)
 
 
 def test_the_first_failure_is_by_time_and_a_killed_shim_comes_before(tmp_path: Path) -> None:
