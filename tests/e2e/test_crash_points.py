@@ -286,10 +286,10 @@ def test_random_kills_lose_no_accepted_job(home: LocalHome) -> None:
             body = {
                 "spec": {"workload": {"kind": "command", "command": _talk(text)}},
                 "origin": {"cwd": seen.envelope["cwd"]},
-                "envelope_id": world.register_envelope(home.places, seen),
                 "idempotency_key": SystemIds().token(26),
             }
-            job = insist(wire, "POST", "/v1/jobs", body)
+            with world.given(home.places, seen) as envelope:
+                job = insist(wire, "POST", "/v1/jobs", body | {"envelope_id": envelope})
             accepted[job["id"]] = f"{text} one\n{text} two\n".encode()
             insist(wire, "GET", f"/v1/jobs/{job['id']}?wait=1&until=finished")
         seen.close()

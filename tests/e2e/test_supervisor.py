@@ -225,6 +225,37 @@ def test_a_start_waits_for_a_client_that_comes_back_from_a_supervisor_that_died(
     assert screen.out["1"] == b"there\n"
 
 
+def test_another_client_of_the_same_world_is_not_taken_for_the_one_that_comes_back(home):
+    """Terminals that are alike have one envelope, so that it being there says nothing."""
+    ids = Screen(home).ids
+    home.kill()
+    home.start()
+    agent = home.connect("agent")
+    other = Screen(home)
+    assert other.ids["envelope_id"] == ids["envelope_id"]
+    assert other.ids["attach_id"] != ids["attach_id"]
+    task = home.task("echo", "there", **ids, stdin="attach")
+    agent.send_json({"op": "start", "seq": 1000, "task": task})
+    assert agent.call("list")["tasks"] == []
+    screen = Screen(home, attach_id=ids["attach_id"])
+    assert screen.until_exited()["outcome"] == "succeeded"
+    assert screen.out["1"] == b"there\n"
+
+
+def test_a_start_waits_for_a_world_that_is_brought_again(home):
+    envelope = home.envelope()
+    first = home.connect()
+    given = first.call("envelope", envelope=envelope, keep=False)["envelope_id"]
+    home.kill()
+    home.start()
+    agent = home.connect("agent")
+    task = home.task("true", envelope_id=given)
+    agent.send_json({"op": "start", "seq": 1000, "task": task})
+    assert agent.call("list")["tasks"] == []
+    home.connect().call("envelope", envelope=envelope, keep=False)
+    assert home.follow(agent, task["task_id"]).exit["outcome"] == "succeeded"
+
+
 def test_a_start_does_not_wait_for_ever_for_a_client(home):
     ids = Screen(home).ids
     home.kill()

@@ -7,6 +7,7 @@ import os
 import stat
 import struct
 import termios
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from gpulayer.cli import carry, render, waiting
@@ -41,17 +42,21 @@ def attached(
         "origin": far_origin(words),
         "idempotency_key": key or SystemIds().token(26),
     }
-    return followed(
-        server.wire(), body, f" on {server.name}" if server.name else "", is_talking, get
-    )
+    wire = server.wire()
+    where = f" on {server.name}" if server.name else ""
+    return followed(wire, lambda: wire.call("POST", "/v1/jobs", body), where, is_talking, get)
 
 
 def followed(
-    wire: Wire, body: dict[str, Any], where: str, is_talking: bool, get: str | None = None
+    wire: Wire,
+    submit: Callable[[], dict[str, Any]],
+    where: str,
+    is_talking: bool,
+    get: str | None = None,
 ) -> int:
     """Submit a job that is seen by its log alone, and stay with it as `attached` does."""
     with FarAttachment(render.say, is_talking=is_talking) as attachment:
-        job = wire.call("POST", "/v1/jobs", body)
+        job = submit()
         if is_talking:
             render.say(f"job {job['id']}{where}")
             if job["note"]:

@@ -15,7 +15,8 @@ from gpulayer.cli import carry, render
 from gpulayer.cli.flags import Starting, server_for, spec_from, starting_options
 from gpulayer.cli.run import attached
 from gpulayer.cli.session import connect_to, options
-from gpulayer.cli.submit import queue, request, words_of
+from gpulayer.cli.submit import queue, queued_here, words_of
+from gpulayer.clock import SystemIds
 from gpulayer.errors import UsageError
 from gpulayer.sdk import launching
 
@@ -71,7 +72,6 @@ def command(
     if (nodes or 1) > 1:  # of several nodes here, what all of them say is in the log alone
         from gpulayer.cli.far_run import followed
 
-        wire = connect_to(None)
-        body = request(spec, flags["idempotency_key"], None, beside)
-        return followed(wire, body, "", is_talking, get)
+        wire, key = connect_to(None), flags["idempotency_key"] or SystemIds().token(26)
+        return followed(wire, lambda: queued_here(wire, spec, key, beside), "", is_talking, get)
     return attached(spec, words, flags["idempotency_key"], is_talking, with_stdin, beside, get)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -11,6 +11,9 @@ from gpulayer.api.paths import job_path
 from gpulayer.cli import render
 from gpulayer.cli.session import chosen, connect_to, options
 from gpulayer.clock import SystemIds
+
+if TYPE_CHECKING:
+    from gpulayer.api.wire import Wire
 
 
 @click.command("retry")
@@ -21,9 +24,8 @@ def command(job: str, as_json: bool, quiet: bool) -> None:
     server = chosen()
     wire = connect_to(server)
     old = wire.call("GET", job_path(job))
-    body = _from_here(old) if server is None else _from_afar(old)
-    body["idempotency_key"] = SystemIds().token(26)
-    fresh = wire.call("POST", job_path(old["id"], "retry"), body)
+    key = SystemIds().token(26)
+    fresh = (_from_here if server is None else _from_afar)(wire, old, {"idempotency_key": key})
     if as_json:
         render.json_document({"job": fresh})
     else:
@@ -32,7 +34,7 @@ def command(job: str, as_json: bool, quiet: bool) -> None:
             render.say(f"watch it: gpulayer logs -f {fresh['id']}")
 
 
-def _from_here(old: Mapping[str, Any]) -> dict[str, Any]:
+def _from_here(wire: Wire, old: Mapping[str, Any], body: dict[str, Any]) -> dict[str, Any]:
     from gpulayer.cli.submit import line_of
     from gpulayer.sdk import world
     from gpulayer.sdk.origin import origin_again
@@ -40,14 +42,19 @@ def _from_here(old: Mapping[str, Any]) -> dict[str, Any]:
 
     seen = world.of_terminal(line_of(old["spec"]))
     try:
-        origin = origin_again(seen, old.get("origin") or {})
-        envelope = world.register_envelope(Places.find(), seen, keep=True)
-        return {"origin": origin, "envelope_id": envelope}
+        body["origin"] = origin_again(seen, old.get("origin") or {})
+        with world.given(Places.find(), seen) as envelope:
+            return _again(wire, old, body | {"envelope_id": envelope})
     finally:
         seen.close()
 
 
-def _from_afar(old: Mapping[str, Any]) -> dict[str, Any]:
+def _from_afar(wire: Wire, old: Mapping[str, Any], body: dict[str, Any]) -> dict[str, Any]:
     from gpulayer.sdk.far import FarSubmitter
 
-    return {"origin": FarSubmitter().again(old.get("origin") or {})[0]}
+    origin, _ = FarSubmitter().again(old.get("origin") or {})
+    return _again(wire, old, body | {"origin": origin})
+
+
+def _again(wire: Wire, old: Mapping[str, Any], body: Mapping[str, Any]) -> dict[str, Any]:
+    return dict(wire.call("POST", job_path(old["id"], "retry"), body))

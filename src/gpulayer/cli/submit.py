@@ -17,6 +17,7 @@ from gpulayer.errors import NotFoundError, SpecError, UsageError
 from gpulayer.sdk.describe import FUNCTION
 
 if TYPE_CHECKING:
+    from gpulayer.api.wire import Wire
     from gpulayer.sdk.servers import Elsewhere
 
 
@@ -146,31 +147,22 @@ def queue(
 ) -> dict[str, Any]:
     """Submit a detached job: to `server`, or here with the world of this terminal. The job as its
     plane knows it. `beside` is added to its origin."""
-    wire = connect_to(server)
-    job: dict[str, Any] = wire.call("POST", "/v1/jobs", request(spec, key, server, beside))
-    return job
-
-
-def request(
-    spec: dict[str, Any],
-    key: str | None,
-    server: Elsewhere | None,
-    beside: Mapping[str, Any] | None = None,
-) -> dict[str, Any]:
-    """What such a submission sends. For here: only once a plane is there."""
     from gpulayer.clock import SystemIds
 
-    body = {"spec": spec, "idempotency_key": key or SystemIds().token(26)}
-    if server is not None:
-        from gpulayer.sdk.far import far_origin
+    wire = connect_to(server)
+    key = key or SystemIds().token(26)
+    if server is None:
+        return queued_here(wire, spec, key, beside or {})
+    from gpulayer.sdk.far import far_origin
 
-        body["origin"] = far_origin(words_of(spec))
-    else:
-        body |= _from_here(spec, beside or {})
-    return body
+    body = {"spec": spec, "idempotency_key": key, "origin": far_origin(words_of(spec))}
+    return dict(wire.call("POST", "/v1/jobs", body))
 
 
-def _from_here(spec: Mapping[str, Any], beside: Mapping[str, Any]) -> dict[str, Any]:
+def queued_here(
+    wire: Wire, spec: dict[str, Any], key: str, beside: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The same for the plane of this machine, which is at the other end of `wire`."""
     from gpulayer.sdk import world
     from gpulayer.sdk.origin import origin_of
     from gpulayer.sdk.places import Places
@@ -180,8 +172,9 @@ def _from_here(spec: Mapping[str, Any], beside: Mapping[str, Any]) -> dict[str, 
         origin = origin_of(seen, words_of(spec)) | dict(beside)
         if is_function(spec["workload"]):
             origin["function"] = {"sys_path": [seen.envelope["cwd"]]}
-        envelope = world.register_envelope(Places.find(), seen, keep=True)
-        return {"origin": origin, "envelope_id": envelope}
+        body = {"spec": spec, "idempotency_key": key, "origin": origin}
+        with world.given(Places.find(), seen) as envelope:
+            return dict(wire.call("POST", "/v1/jobs", body | {"envelope_id": envelope}))
     finally:
         seen.close()
 

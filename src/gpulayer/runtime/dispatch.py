@@ -36,7 +36,7 @@ class RequestError(Exception):
         self.code = code
 
 
-REATTACH_SECONDS = 5.0
+REATTACH_SECONDS = 10.0
 """After its start, how long a supervisor holds a start whose client may be coming back to it."""
 
 
@@ -63,6 +63,8 @@ class Dispatch:
         self._leave_home = leave
         self._leases = Leases(loop, self._lease_over)
         self._attaches: dict[Peer, Attach] = {}
+        self._attach_prefix = f"{os.urandom(6).hex()}."
+        """Tells the attaches of this supervisor from those of an earlier one."""
         self._next_attach = 0
         self._early: list[tuple[Peer, dict[str, Any]]] = []
         """Starts for clients that are on their way here from a supervisor that died."""
@@ -147,7 +149,9 @@ class Dispatch:
             return {"envelope_id": known}
         envelope = _with_folder(request["envelope"], fds)
         keep = bool(request.get("keep"))
-        return {"envelope_id": self._envelopes.put(envelope, keep=keep, giver=peer)}
+        envelope_id = self._envelopes.put(envelope, keep=keep, giver=peer)
+        self._loop.after(0, self._start_early)
+        return {"envelope_id": envelope_id}
 
     def _attach(self, peer: Peer, request: dict[str, Any], fds: dict[str, int]) -> dict[str, Any]:
         if peer in self._attaches:
@@ -157,7 +161,7 @@ class Dispatch:
         envelope = _with_folder(request["envelope"], fds)
         envelope_id = self._envelopes.put(envelope, keep=False, giver=peer)
         self._next_attach += 1
-        attach_id = request.get("attach_id") or f"{os.getpid()}.{self._next_attach}"
+        attach_id = request.get("attach_id") or f"{self._attach_prefix}{self._next_attach}"
         if any(attach.attach_id == attach_id for attach in self._attaches.values()):
             raise RequestError("bad-request", "that attach is somebody's")
         shape = {
@@ -181,7 +185,7 @@ class Dispatch:
             self._follow(known, peer, request)
             return None
         attach = self._find_attach(wanted.get("attach_id"))
-        if attach is None and self._is_young and self._is_early(wanted):
+        if attach is None and self._is_early(wanted):
             self._early.append((peer, request))
             return None
         try:
@@ -205,11 +209,15 @@ class Dispatch:
         return None
 
     def _is_early(self, wanted: dict[str, Any]) -> bool:
-        """Its client has the world that it shall see, and has not come back with it yet."""
-        envelope_id = wanted.get("envelope_id")
-        if wanted.get("attach_id") is None or envelope_id is None:
+        """Its client knew an earlier supervisor and may be on its way here, to watch the job or to
+        bring its world again. That world may be here without it: terminals that are alike share
+        one."""
+        if not self._is_young:
             return False
-        return self._envelopes.get(envelope_id) is None
+        attach_id, envelope_id = wanted.get("attach_id"), wanted.get("envelope_id")
+        if attach_id is not None and not attach_id.startswith(self._attach_prefix):
+            return True
+        return envelope_id is not None and self._envelopes.get(envelope_id) is None
 
     def _start_early(self) -> None:
         early, self._early = self._early, []

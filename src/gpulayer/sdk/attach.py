@@ -22,7 +22,7 @@ import os
 import select
 import signal
 
-from gpulayer.runtime import frames
+from gpulayer.runtime import frames, segments
 from gpulayer.sdk import streams, terminal
 from gpulayer.sdk.attach_request import AttachRequest
 from gpulayer.sdk.caught import Caught
@@ -69,6 +69,8 @@ class Attachment:
         self._report: ExitReport | None = None
         self._last: ExitReport | None = None
         """How the attempt before ended."""
+        self._is_unseen = False
+        """The job ran, and nothing of it came here."""
         self._attempts = 1
 
     @classmethod
@@ -129,6 +131,8 @@ class Attachment:
                 self._turn()
                 if self._reactions.has_left:
                     return ExitReport("left", 130, reason="user", message="left while it ended")
+            if self._is_unseen:
+                self._show_log()
             return self._report
         finally:
             if self._screen is not None:
@@ -262,8 +266,22 @@ class Attachment:
         if self._plane.is_alone or not self._reactions.has_started:
             report = ExitReport.of_job(job)
             last = self._last
+            begun = job.get("started_at") is not None
+            self._is_unseen = begun and last is None and not self._reactions.has_started
             is_last = last is not None and last.exit_code == report.exit_code
             self._report = last if is_last else report
+
+    def _show_log(self) -> None:
+        """The job began and ended before this client was back at its supervisor: what it wrote is
+        in its log, as the bytes that it would have written here."""
+        for record in self._plane.log():
+            if record.stream in (segments.STDOUT, segments.BOTH, segments.STDERR):
+                frame = frames.STDERR if record.stream == segments.STDERR else frames.STDOUT
+                outlet = self._outlets[frame]
+                outlet.put(record.data)
+                while outlet.is_full:
+                    select.select((), (outlet.fd,), ())
+                    outlet.flush()
 
     def _type(self, fd: int) -> None:
         try:

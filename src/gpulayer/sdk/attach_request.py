@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpulayer.sdk import terminal
-from gpulayer.sdk.world import ask, connect_supervisor
+from gpulayer.sdk.world import asked
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -44,13 +44,8 @@ class AttachRequest:
 
     def send(self, attach_id: str | None = None) -> tuple[frames.Connection, dict[str, Any]]:
         """A connection that is the attach's, and the answer. `attach_id`: be that one again."""
-        supervisor = connect_supervisor(self._places)
         fds = {"cwd": self._world.folder_fd} if self._world.folder_fd >= 0 else {}
         if self.streams.kinds["0"] == "passed":
             fds["stdin"] = 0
         again = {"attach_id": attach_id} if attach_id is not None else {}
-        try:
-            return supervisor, ask(supervisor, "attach", fds, **self._fields, **again)
-        except BaseException:
-            supervisor.close()
-            raise
+        return asked(self._places, "attach", fds, **self._fields, **again)

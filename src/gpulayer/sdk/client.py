@@ -56,6 +56,9 @@ class Submitter(Protocol):
     def again(self, origin: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
         """The same for another try of a job of that origin, in its folder."""
 
+    def confirm(self) -> None:
+        """The submission is accepted: see that the job will find its envelope."""
+
     def forget(self) -> None:
         """Leave the connection to the process that forked this one."""
 
@@ -124,6 +127,7 @@ class Client:
             reply = self.call("POST", "/v1/jobs/batch", body)
             self._watcher.expect([found["id"] for found in reply["jobs"]], reply["ends_after"])
             jobs += [Job(self, found) for found in reply["jobs"]]
+            self._submitter.confirm()
         return jobs
 
     def _carried(
@@ -208,6 +212,7 @@ class Client:
         }
         found = self.call("POST", self.path(job.id, "retry"), body)
         self._watcher.expect([found["id"]], 0)
+        self._submitter.confirm()
         return Job(self, found)
 
     def job(self, selector: str) -> Job:

@@ -74,6 +74,7 @@ class Submitter:
         self._clock = SystemClock()
         self._given = float("-inf")
         """When the supervisor was last told of the envelope."""
+        self._last: world.World | None = None
 
     def origin(self, extra: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
         """The origin of a submission made now, with `extra`, and its envelope's id."""
@@ -89,6 +90,13 @@ class Submitter:
             seen = world.of_program()
             made = origin_again(seen, origin)
             return made, self._give(seen)
+
+    def confirm(self) -> None:
+        """Those jobs are accepted. Where the supervisor that was given their envelope has ended
+        meanwhile (`gpulayer stop`, at that instant), the next one has them and is given it."""
+        with self._lock:
+            if self._last is not None and not self._is_connected():
+                self._give(self._last)
 
     def forget(self) -> None:
         """In a forked child: the connection is the parent's."""
@@ -112,11 +120,12 @@ class Submitter:
         return origin_of(seen), envelope
 
     def _give(self, seen: world.World) -> str:
-        if not self._is_connected():
-            self._supervisor = world.connect_supervisor(self._places)
-        assert self._supervisor is not None
+        supervisor, envelope_id = world.give_envelope(self._places, seen)
+        if self._supervisor is not None:
+            self._supervisor.close()
+        self._supervisor, self._last = supervisor, seen
         self._given = self._clock.monotonic()
-        return world.give_envelope(self._supervisor, seen)
+        return envelope_id
 
     def _is_kept(self, envelope_id: str) -> bool:
         """Whether the supervisor will have it for the job that comes."""
@@ -135,17 +144,11 @@ class Submitter:
         return True
 
     def _is_connected(self) -> bool:
-        """Whether the supervisor that took the envelope is still there; nothing is expected from
-        it, so a readable socket is an ended one."""
-        import select
-
-        if self._supervisor is None:
-            return False
-        if select.select((self._supervisor,), (), (), 0)[0]:
+        """Whether the supervisor that took the envelope is still there."""
+        if self._supervisor is not None and world.has_ended(self._supervisor):
             self._supervisor.close()
             self._supervisor = None
-            return False
-        return True
+        return self._supervisor is not None
 
 
 def user_name() -> str:

@@ -13,7 +13,10 @@ from gpulayer.sdk.places import Places
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import Any
+
+    from gpulayer.runtime.segments import Record
 
 PARK_SECONDS = 25.0
 
@@ -50,6 +53,17 @@ class PlaneSide:
         os.close(self._read)
         self._read = -1
         self.job = self._found
+
+    def log(self) -> Iterator[Record]:
+        """What is in the job's log; nothing where no plane answers."""
+        from gpulayer.errors import GPULayerError
+        from gpulayer.sdk.local import ensure_plane
+        from gpulayer.sdk.log_lines import records
+
+        try:
+            yield from records(ensure_plane(self._places), self.job_id, follow=True)
+        except GPULayerError:
+            return
 
     def cancel(self, mode: str, grace_seconds: float | None = None) -> None:
         """Ask for the job's end; returns at once."""

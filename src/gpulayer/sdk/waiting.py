@@ -20,8 +20,16 @@ if TYPE_CHECKING:
 LOOK_SECONDS = 0.01
 
 
-def connect_when_there(connect: Callable[[], T], wait_seconds: float, who: str, where: str) -> T:
+def connect_when_there(
+    connect: Callable[[], T],
+    wait_seconds: float,
+    who: str,
+    where: str,
+    *,
+    on_nobody: Callable[[], object] = lambda: None,
+) -> T:
     """What `connect` returns, tried again while nobody listens. A full backlog is somebody.
+    `on_nobody` is called before each further try.
 
     Raises `plane-unreachable` after `wait_seconds`.
     """
@@ -33,6 +41,7 @@ def connect_when_there(connect: Callable[[], T], wait_seconds: float, who: str, 
         except (FileNotFoundError, ConnectionError, BlockingIOError) as error:
             if clock.monotonic() >= deadline:
                 raise unreachable(f"{who} does not answer", where, str(error)) from error
+        on_nobody()
         look_again()
 
 

@@ -14,8 +14,10 @@ from __future__ import annotations
 
 import os
 import resource
+import select
 import signal
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 from gpulayer.sdk import interpreter
 from gpulayer.sdk.identity import require_same
@@ -117,11 +119,13 @@ def original_environment() -> list[str]:
 def connect_supervisor(places: Places, *, wait_seconds: float = 10.0) -> Connection:
     """A greeted connection to the supervisor of this world.
 
-    While a plane starts, its supervisor's socket may not be there yet: waited for. Raises
-    `plane-unreachable` when it does not come, `wrong-world` when it is another machine's.
+    While a plane starts, its supervisor's socket may not be there yet: waited for. Where somebody
+    has stopped both, a plane is started again. Raises `plane-unreachable` when it does not come,
+    `wrong-world` when it is another machine's.
     """
     from gpulayer._version import __version__
     from gpulayer.runtime import frames
+    from gpulayer.sdk.local import start
     from gpulayer.sdk.waiting import connect_when_there, unreachable
 
     def greet() -> tuple[Connection, dict[str, Any]]:
@@ -140,7 +144,11 @@ def connect_supervisor(places: Places, *, wait_seconds: float = 10.0) -> Connect
             raise
 
     connection, hello = connect_when_there(
-        greet, wait_seconds, "the supervisor", places.supervisor_socket
+        greet,
+        wait_seconds,
+        "the supervisor",
+        places.supervisor_socket,
+        on_nobody=lambda: start(places),
     )
     try:
         require_same(hello.get("world", {}))
@@ -150,19 +158,54 @@ def connect_supervisor(places: Places, *, wait_seconds: float = 10.0) -> Connect
     return connection
 
 
-def register_envelope(places: Places, world: World, *, keep: bool = True) -> str:
-    """Give the envelope to the supervisor; its id. `keep`: also as a private file, for a job that
-    outlives its terminal. Safe to repeat: equal worlds have equal ids."""
-    with connect_supervisor(places) as supervisor:
-        return give_envelope(supervisor, world, keep=keep)
+@contextmanager
+def given(places: Places, world: World) -> Iterator[str]:
+    """The id of the envelope, which the supervisor has for the submission that is made within, and
+    for the job then, also as a private file. Safe to repeat: equal worlds have equal ids."""
+    supervisor, envelope_id = give_envelope(places, world)
+    try:
+        yield envelope_id
+        if has_ended(supervisor):  # `gpulayer stop`, at that instant: the next one has the job
+            supervisor.close()
+            supervisor, _ = give_envelope(places, world)
+    finally:
+        supervisor.close()
 
 
-def give_envelope(supervisor: Connection, world: World, *, keep: bool = True) -> str:
-    """As `register_envelope`, on a connection that stays: the envelope is then kept as long as it
-    is open, whatever jobs there are."""
+def give_envelope(places: Places, world: World) -> tuple[Connection, str]:
+    """A connection to the supervisor and the id of the envelope, which it keeps as long as that
+    is open, whatever jobs there are, and until the jobs end that need it."""
     fds = {"cwd": world.folder_fd} if world.folder_fd >= 0 else None
-    reply = ask(supervisor, "envelope", fds, envelope=world.envelope, keep=keep)
-    return str(reply["envelope_id"])
+    supervisor, reply = asked(places, "envelope", fds, envelope=world.envelope, keep=True)
+    return supervisor, str(reply["envelope_id"])
+
+
+def has_ended(supervisor: Connection) -> bool:
+    """Of one from which nothing is expected, so that a readable socket is an ended one."""
+    poll = select.poll()
+    poll.register(supervisor, select.POLLIN)
+    return bool(poll.poll(0))
+
+
+def asked(
+    places: Places, op: str, fds: Mapping[str, int] | None = None, **fields: Any
+) -> tuple[Connection, dict[str, Any]]:
+    """A connection to the supervisor, and its answer. One that was about to leave has not taken
+    the question, and the next one is asked. Raises what `connect_supervisor` and `ask` do."""
+    from gpulayer.errors import UnreachableError
+
+    for last in (False,) * 4 + (True,):
+        supervisor = connect_supervisor(places)
+        try:
+            return supervisor, ask(supervisor, op, fds, **fields)
+        except UnreachableError:
+            supervisor.close()
+            if last:
+                raise
+        except BaseException:
+            supervisor.close()
+            raise
+    raise AssertionError("the last one raises")
 
 
 def ask(
