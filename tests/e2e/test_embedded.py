@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 import gpulayer as gl
-from gpulayer.sdk import scratch
+from gpulayer.sdk import processes, scratch
 from gpulayer.sdk.embedded import open_embedded
 from tests.support.faults import delete
-from tests.support.local_home import LocalHome
+from tests.support.local_home import LocalHome, slay
 from tests.support.programs import Programs
 
 pytestmark = pytest.mark.e2e
@@ -267,6 +267,16 @@ def test_a_supervisor_that_is_killed_loses_its_job_and_is_replaced() -> None:
             assert client.submit(["true"]).result(30) == 0
         finally:
             client.close()
+
+
+def test_a_submission_that_finds_no_supervisor_waits_for_the_programs_own() -> None:
+    """No local plane is started for a plane that is there, though nobody listens for it."""
+    with open_embedded(":memory:") as client:
+        assert client.submit(["true"]).result(30) == 0
+        places = client._plane.places
+        slay(int(processes.running(places)[-1][1]))
+        assert client.submit(["true"]).result(30) == 0
+        assert [kind for kind, _ in processes.running(places)] == ["supervisor"]
 
 
 def test_the_temporary_folder_may_have_a_long_name(programs: Programs, home: LocalHome) -> None:

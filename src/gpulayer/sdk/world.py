@@ -126,7 +126,12 @@ def connect_supervisor(places: Places, *, wait_seconds: float = 10.0) -> Connect
     from gpulayer._version import __version__
     from gpulayer.runtime import frames
     from gpulayer.sdk.local import start
+    from gpulayer.sdk.seat import is_held
     from gpulayer.sdk.waiting import connect_when_there, unreachable
+
+    def start_again() -> None:
+        if not is_held(places.plane_lock):  # else its holder, embedded perhaps, sees to it
+            start(places)
 
     def greet() -> tuple[Connection, dict[str, Any]]:
         connection = frames.connect(places.supervisor_socket, timeout=wait_seconds)
@@ -148,7 +153,7 @@ def connect_supervisor(places: Places, *, wait_seconds: float = 10.0) -> Connect
         wait_seconds,
         "the supervisor",
         places.supervisor_socket,
-        on_nobody=lambda: start(places),
+        on_nobody=start_again,
     )
     try:
         require_same(hello.get("world", {}))
