@@ -164,6 +164,9 @@ def _why(
     if slug == "worker-lost" or slug in _WANTS:
         return str(job.get("message") or "")
     if slug == "command-not-found":
+        python = ((job.get("origin") or {}).get("interpreter") or {}).get("path")
+        if python and str(job.get("message") or "").startswith(f"{python}:"):
+            return "that Python has gone since; `uv run --with` removes its own when it ends"
         return "it is not on the PATH that the job saw; aliases and shell functions are no commands"
     if slug == "function-not-importable" and reported.get("type"):
         return telling_line([*str(reported.get("traceback", "")).splitlines()]) or str(

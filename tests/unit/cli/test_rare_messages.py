@@ -47,6 +47,23 @@ def test_what_the_system_would_not_start_is_a_failed_start() -> None:
     assert "Resource temporarily unavailable" in str(error)
 
 
+@pytest.mark.parametrize(
+    ("missing", "why"), [("/tmp/env/bin/python", "that Python has gone since"), ("t", "PATH")]
+)
+def test_a_python_that_went_while_its_job_waited_is_told_from_a_wrong_name(
+    missing: str, why: str
+) -> None:
+    job = {
+        "id": "python-00000000",
+        "state": "failed",
+        "reason": "not_found",
+        "message": f"{missing}: No such file or directory",
+        "origin": {"interpreter": {"path": "/tmp/env/bin/python"}},
+        "spec": {"workload": {"kind": "command", "command": ["python", "t.py"]}},
+    }
+    assert why in failure_of(job).why
+
+
 def test_a_plane_that_dies_at_birth_is_told_with_its_last_words(tmp_path: Path) -> None:
     home = tmp_path / "home"
     home.mkdir()
