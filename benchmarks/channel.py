@@ -22,8 +22,8 @@ from gpulayer.sdk.places import Places
 
 WORKERS = 1_000
 SUBMITS = 10_000
-CLIENTS = 2_000
-"""Connections that submit at the same moment, each several times."""
+CLIENTS = 10_000
+"""Connections that submit at the same moment."""
 CANCELS = 100
 WATCHED_SECONDS = 20.0
 PARK_SECONDS = 20.0
