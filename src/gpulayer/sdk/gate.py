@@ -46,13 +46,18 @@ class Gate:
         self._last = clock.monotonic()
         self.is_closing = False
         """True: new calls are answered 503, which clients try again."""
+        self._is_leaving = False
+        self._changing = 0
+        """Calls that may change something, being answered."""
+        self._settled = asyncio.Event()
         self.clients = 0
         """Calls of clients that are being answered."""
         self.served = 0
         """Calls of clients so far."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if self.is_closing:
+        is_worker = scope["path"].startswith("/v1/worker/")
+        if self.is_closing or (self._is_leaving and not is_worker):
             await send({"type": "http.response.start", "status": 503, "headers": _HEADERS})
             await send({"type": "http.response.body", "body": _LEAVING})
             return
@@ -61,16 +66,28 @@ class Gate:
         if scope["path"] == "/v1/worker/acquire" and scope.get("state", {}).get(PRIVATE):
             await self._parked_by_worker(scope, receive, send)
             return
-        if scope["path"].startswith("/v1/worker/"):
+        if is_worker:
             await self._app(scope, receive, send)
             return
+        changes = scope["method"] != "GET"
         self.clients += 1
         self.served += 1
+        self._changing += changes
         try:
             await self._app(scope, receive, send)
         finally:
             self.clients -= 1
+            self._changing -= changes
             self._last = self._clock.monotonic()
+            if self._is_leaving and not self._changing:
+                self._settled.set()
+
+    async def turn_clients_away(self) -> None:
+        """From now on only workers are let in. Returns when what clients had begun is done, so
+        that no job comes any more."""
+        self._is_leaving = True
+        if self._changing:
+            await self._settled.wait()
 
     async def _parked_by_worker(self, scope: Scope, receive: Receive, send: Send) -> None:
         """The held connection of this machine's worker: its end is the first news of its death.

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 LOG = logging.getLogger("gpulayer.plane")
 LOOK_SECONDS = 1.0
 AGENT_LEAVES_SECONDS = 3.0
+SETTLED_SECONDS = 3.0
+"""How long a call that has begun may hold up the end: an upload, say."""
 SETTLE_SECONDS = 0.02
 
 
@@ -185,8 +187,11 @@ class Serving:
 
     async def _leave(self) -> None:
         """Where no job needs them, agent and supervisor go first: the agent hears it by the call
-        that it has parked here, so the plane must still answer."""
+        that it has parked here, so the plane must still answer it, and nobody else."""
         self.seat.unlink()
+        if self._gate is not None:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._gate.turn_clients_away(), SETTLED_SECONDS)
         if self.service is not None and self._is_empty(self.service):
             self._warden.rest()
             self.service.dismiss()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import fcntl
 import os
 import shutil
@@ -147,7 +148,7 @@ def test_stopping_where_nothing_runs_starts_nothing(places: Places) -> None:
     assert not is_held(places.plane_lock)
 
 
-async def called(gate: Gate, path: str) -> list[dict[str, Any]]:
+async def called(gate: Gate, path: str, method: str = "GET") -> list[dict[str, Any]]:
     sent: list[dict[str, Any]] = []
 
     async def receive() -> dict[str, Any]:
@@ -156,13 +157,11 @@ async def called(gate: Gate, path: str) -> list[dict[str, Any]]:
     async def send(message: Any) -> None:
         sent.append(dict(message))
 
-    await gate({"type": "http", "path": path, "method": "GET"}, receive, send)
+    await gate({"type": "http", "path": path, "method": method}, receive, send)
     return sent
 
 
 def test_heartbeats_are_no_activity_and_a_closing_gate_says_come_again() -> None:
-    import asyncio
-
     async def app(scope: Any, receive: Any, send: Any) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": []})
         await send({"type": "http.response.body", "body": b""})
@@ -180,6 +179,34 @@ def test_heartbeats_are_no_activity_and_a_closing_gate_says_come_again() -> None
         gate.is_closing = True
         assert (await called(gate, "/v1/jobs"))[0]["status"] == 503
         assert gate.served == 1
+
+    asyncio.run(story())
+
+
+def test_a_plane_that_leaves_waits_for_what_clients_began_and_takes_nothing_more() -> None:
+    """A job that was accepted after the last look would lose its agent and its supervisor."""
+
+    async def story() -> None:
+        accepting, answered = asyncio.Event(), asyncio.Event()
+
+        async def app(scope: Any, receive: Any, send: Any) -> None:
+            if scope["method"] == "POST":
+                accepting.set()
+                await answered.wait()
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+
+        gate = Gate(app, FakeClock())
+        submit = asyncio.create_task(called(gate, "/v1/jobs", "POST"))
+        await accepting.wait()
+        leaving = asyncio.create_task(gate.turn_clients_away())
+        await asyncio.sleep(0)
+        assert (await called(gate, "/v1/jobs"))[0]["status"] == 503
+        assert (await called(gate, "/v1/worker/report"))[0]["status"] == 200
+        assert not leaving.done()
+        answered.set()
+        assert (await submit)[0]["status"] == 200
+        await leaving
+        await gate.turn_clients_away()
 
     asyncio.run(story())
 
