@@ -12,7 +12,7 @@ import gpulayer as gl
 from gpulayer.sdk import processes, scratch
 from gpulayer.sdk.embedded import open_embedded
 from tests.support.faults import delete
-from tests.support.local_home import LocalHome, slay
+from tests.support.local_home import SECONDS, LocalHome, slay
 from tests.support.programs import Programs
 
 pytestmark = pytest.mark.e2e
@@ -23,7 +23,7 @@ SLEEPER = """
 
     with gl.connect(embedded={where}) as client:
         job = client.submit(["sleep", "1000"])
-        client.call("GET", client.path(job.id, wait=30, until="started"))
+        client.call("GET", client.path(job.id, wait=60, until="started"))
         print(job.id, flush=True)
         input()
 """
@@ -73,12 +73,12 @@ def test_every_verb_answers_in_memory() -> None:
     client = open_embedded(":memory:")
     try:
         job = client.submit(["sleep", "1000"], name="long")
-        client.call("GET", client.path(job.id, wait=30, until="started"))
+        client.call("GET", client.path(job.id, wait=60, until="started"))
         job.cancel()
-        assert isinstance(job.exception(30), gl.JobCancelledError)
+        assert isinstance(job.exception(SECONDS), gl.JobCancelledError)
         again = job.retry()
         again.cancel(now=True)
-        assert again.wait(30).status == "cancelled"
+        assert again.wait(SECONDS).status == "cancelled"
         assert [found.id for found in client.jobs(all=True)] == [again.id, job.id]
         assert job.events()
         assert job.why()["outcome"] == "placed"
@@ -111,7 +111,7 @@ def test_a_program_that_never_leaves_it_ends_all_the_same(
 
         client = gl.connect(embedded=":memory:")
         job = client.submit(["sleep", "1000"])
-        client.call("GET", client.path(job.id, wait=30, until="started"))
+        client.call("GET", client.path(job.id, wait=60, until="started"))
         print(job.id)
     """)
         ]
@@ -203,7 +203,7 @@ def test_it_takes_over_from_the_local_plane_and_gives_back_what_is_not_its_own(
             code, _, said = program.end()
         assert (code, said.split(": ")[-1].strip()) == (0, mine)
         (home.folder / "go").write_text("on\n")
-        out, _ = old.communicate(timeout=60)
+        out, _ = old.communicate(timeout=SECONDS)
         assert (old.returncode, out.splitlines()[-1]) == (5, b"went on")
     assert home.wire().call("GET", "/v1/version")["kind"] == "local"
     states = {job["id"]: job["state"] for job in home.jobs()}
@@ -263,8 +263,8 @@ def test_a_supervisor_that_is_killed_loses_its_job_and_is_replaced() -> None:
             job = client.submit(["sleep", "1000"])
             home.until(lambda: job.status == "running")
             home.kill("supervisor")
-            assert type(job.exception(30)).__name__ == "JobLostError"
-            assert client.submit(["true"]).result(30) == 0
+            assert type(job.exception(SECONDS)).__name__ == "JobLostError"
+            assert client.submit(["true"]).result(SECONDS) == 0
         finally:
             client.close()
 
@@ -272,10 +272,10 @@ def test_a_supervisor_that_is_killed_loses_its_job_and_is_replaced() -> None:
 def test_a_submission_that_finds_no_supervisor_waits_for_the_programs_own() -> None:
     """No local plane is started for a plane that is there, though nobody listens for it."""
     with open_embedded(":memory:") as client:
-        assert client.submit(["true"]).result(30) == 0
+        assert client.submit(["true"]).result(SECONDS) == 0
         places = client._plane.places
         slay(int(processes.running(places)[-1][1]))
-        assert client.submit(["true"]).result(30) == 0
+        assert client.submit(["true"]).result(SECONDS) == 0
         assert [kind for kind, _ in processes.running(places)] == ["supervisor"]
 
 
@@ -297,12 +297,12 @@ def test_a_deleted_folder_ends_the_plane_and_tells_who_waits(home: LocalHome) ->
     client = open_embedded(str(folder))
     try:
         job = client.submit(["sleep", "1000"])
-        client.call("GET", client.path(job.id, wait=30, until="started"))
+        client.call("GET", client.path(job.id, wait=60, until="started"))
         future = job.future()
         delete(folder)
         # Whichever notices first tells: the plane that ends, or the supervisor that ended the job.
         told = gl.StorageError | gl.UnreachableError | gl.JobCancelledError | gl.JobLostError
-        assert isinstance(future.exception(30), told)
+        assert isinstance(future.exception(SECONDS), told)
         home.until(lambda: home.strays() == [])
         assert not folder.exists()
     finally:

@@ -292,6 +292,7 @@ def test_a_followed_log_and_a_wait_outlive_a_cut_link(far: Far) -> None:
     waiter = subprocess.Popen([*words, "wait", "-q", job], **how)
     assert follower.stdout is not None
     assert follower.stdout.readline() == b"one\n"
+    far.there.until(lambda: f"/{job}?wait=".encode() in far.link.heard)
     far.link.cut()
     gate.touch()
     far.there.until(lambda: far.job()["state"] == "failed")

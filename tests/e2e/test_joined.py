@@ -21,6 +21,11 @@ from tests.support.served import Served
 
 pytestmark = pytest.mark.e2e
 
+ENOUGH = 10
+"""Quick answers that no connection gives whose answers wait."""
+ONE_OF_EACH = ["agent", "supervisor", "warden"]
+"""What a worker is, once who came too late and the keepers of ended jobs have left."""
+
 
 class Machine(LocalHome):
     """Another machine, as far as one machine can have two: a home of its own, and nothing else."""
@@ -100,10 +105,10 @@ def test_it_joins_works_and_leaves_nothing_behind(served: Served) -> None:
         said = machine.gpulayer("join", line, "--name", "lab").stderr
         assert "as lab" in said
         assert "core" in said
-        assert machine.kinds() == ["agent", "supervisor", "warden"]
+        machine.until(lambda: machine.kinds() == ONE_OF_EACH)
         again = machine.gpulayer("join", line).stderr
         assert "works already" in again
-        assert machine.kinds() == ["agent", "supervisor", "warden"]
+        machine.until(lambda: machine.kinds() == ONE_OF_EACH)
         told = machine.gpulayer("doctor").stdout
         assert f"worker of:   {machine.joined.name} as lab" in told
         assert told.count(f"worker of {machine.joined.name}") == 3  # processes
@@ -177,7 +182,7 @@ def test_after_all_keepers_are_killed_join_without_a_line_goes_on(served: Served
         assert "works already" in machine.gpulayer("join").stderr
         until(served, job, "succeeded")
         assert served.log(job) == b"one\ntwo\n"
-        assert machine.kinds() == ["agent", "supervisor", "warden"]
+        machine.until(lambda: machine.kinds() == ONE_OF_EACH)
 
 
 def test_a_server_that_is_killed_finds_its_worker_and_all_it_did(served: Served) -> None:
@@ -359,11 +364,13 @@ def test_run_here_while_a_server_is_chosen(served: Served) -> None:
 
 
 def test_no_answer_waits_for_an_acknowledgement(served: Served) -> None:
-    """Without TCP_NODELAY at both ends each answer over TLS takes 40 ms and more (tcp(7)). The
-    quickest of many is not slowed by a busy machine."""
-    clock, times = SystemClock(), []
-    for _ in range(30):
+    """Without TCP_NODELAY at both ends each answer over TLS takes 40 ms and more (tcp(7)), but for
+    a few at the beginning. A busy machine is as slow with many, and never with all."""
+    clock, quick = SystemClock(), 0
+    for _ in range(300):
         begun = clock.monotonic()
         served.admin.call("GET", "/v1/version")
-        times.append(clock.monotonic() - begun)
-    assert sorted(times)[3] < 0.03
+        quick += clock.monotonic() - begun < 0.03
+        if quick == ENOUGH:
+            return
+    raise AssertionError(f"{quick} of 300 answers were quick")

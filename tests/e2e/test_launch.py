@@ -209,7 +209,7 @@ def test_ctrl_c_ends_all_ranks(home: LocalHome) -> None:
         running.send_signal(signal.SIGINT)
         assert running.wait(SECONDS) in (130, -signal.SIGINT)
     assert newest(home)["state"] == "cancelled"
-    assert not any(Path(f"/proc/{pid}").exists() for pid in ranks)
+    assert not any(_lives(pid) for pid in ranks)
 
 
 @pytest.mark.parametrize("victim", ["rank", "shim", "launcher", "leader", "supervisor"])

@@ -73,7 +73,7 @@ def test_a_job_of_another_is_seen_and_not_touched(served: Served) -> None:
 
 def test_the_machine_itself_works_as_before(served: Served) -> None:
     assert served.run("echo", "here", check=0).stdout == b"here\n"
-    assert served.processes() == ["agent", "plane", "supervisor"]
+    served.until(lambda: served.processes() == ["agent", "plane", "supervisor"])
 
 
 def test_another_fingerprint_is_not_spoken_to(served: Served) -> None:

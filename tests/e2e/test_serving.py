@@ -151,8 +151,7 @@ def test_rights_are_handed_out_and_taken_back_from_the_command_line(home: Served
     assert row.split()[0] not in cli(home, "token", "ls", "-q").stdout.split()
     assert row.split()[0] in cli(home, "token", "ls", "-aq").stdout.split()
 
-    here = home.wire().call("GET", "/v1/workers")["workers"]
-    assert [worker["id"] for worker in here] == ["local"]
+    assert [worker["id"] for worker in workers_of(home)] == ["local"]
     cli(home, "worker", "drain", "local")
     assert state_of(home) == "draining"
     cli(home, "worker", "resume", "local")
@@ -165,5 +164,17 @@ def test_rights_are_handed_out_and_taken_back_from_the_command_line(home: Served
     assert f"sha256.{home.endpoint.pin}" in told
 
 
+def workers_of(home: Served) -> list[dict[str, Any]]:
+    """Once there are any: the first comes a moment after its plane."""
+    found: list[dict[str, Any]] = []
+
+    def there() -> bool:
+        found[:] = home.wire().call("GET", "/v1/workers")["workers"]
+        return bool(found)
+
+    home.until(there)
+    return found
+
+
 def state_of(home: Served) -> Any:
-    return home.wire().call("GET", "/v1/workers")["workers"][0]["state"]
+    return workers_of(home)[0]["state"]

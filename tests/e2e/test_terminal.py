@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.local_home import RUN, LocalHome
+from tests.support.local_home import RUN, SECONDS, LocalHome
 from tests.support.person import Person
 
 pytestmark = pytest.mark.e2e
@@ -136,7 +136,8 @@ def test_a_job_that_ctrl_c_ended_is_cancelled_and_not_tried_again(home: LocalHom
         person.sees("waiting")
         person.types(CTRL_C)
         assert person.ends() == -signal.SIGINT
-    job = home.wire().call("GET", "/v1/jobs/ended-by-hand?wait=20&until=finished")
+    path = "/v1/jobs/ended-by-hand?wait=60&until=finished"
+    job = home.wire().call("GET", path, park=SECONDS)
     assert (job["state"], job["exit_code"], job["attempt"]) == ("cancelled", 130, 1)
 
 

@@ -24,6 +24,8 @@ class Bridge:
         self.port: int = self._listener.getsockname()[1]
         self._is_cut = self._is_closed = False
         self.connections = 0
+        self.heard = bytearray()
+        """All that clients have said."""
         self._accepting = threading.Thread(target=self._accept)
         self._accepting.start()
 
@@ -85,8 +87,8 @@ class Bridge:
                     self._open |= {far, near}
                     is_cut = self._is_cut
                 if not is_cut:
-                    back = self._start(_pump, near, far)
-                    _pump(far, near)
+                    back = self._start(_pump, near, far, bytearray())
+                    _pump(far, near, self.heard)
                     back.join()
                 with self._lock:
                     self._open -= {far, near}
@@ -96,10 +98,11 @@ class Bridge:
             raw.close()
 
 
-def _pump(source: socket.socket, sink: socket.socket) -> None:
+def _pump(source: socket.socket, sink: socket.socket, heard: bytearray) -> None:
     with suppress(OSError, ssl.SSLError):
         while data := source.recv(1 << 16):
             sink.sendall(data)
+            heard += data
     for sock in (source, sink):
         with suppress(OSError):
             socket.socket.shutdown(sock, socket.SHUT_RDWR)

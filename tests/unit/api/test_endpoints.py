@@ -192,9 +192,11 @@ def test_a_parked_call_can_be_interrupted_over_tls(identity: Identity) -> None:
     assert len(caught) == 1
 
 
-def test_one_exchange_over_tls_costs_far_less_than_a_millisecond(identity: Identity) -> None:
-    """A generous bound: the handshake is paid once, and nothing waits for a delayed packet."""
-    count = 50
+def test_the_handshake_is_paid_once_and_nothing_waits_for_a_delayed_packet(
+    identity: Identity,
+) -> None:
+    """Each that waits takes 40 ms and more; a busy machine is as slow with many, not with all."""
+    count = 300
     answers = [answer({"ok": 1})] * count
     with LoopbackServer(*answers, context=identity.context()) as server:
         wire = Wire(Far("127.0.0.1", server.port, identity.pin), tries=1)
@@ -206,7 +208,7 @@ def test_one_exchange_over_tls_costs_far_less_than_a_millisecond(identity: Ident
             times.append(clock.monotonic() - begun)
         wire.close()
     assert len(server.received) == 1
-    assert sorted(times)[count // 2] < 0.02
+    assert sorted(times)[10] < 0.03
 
 
 @pytest.mark.parametrize(
