@@ -10,6 +10,7 @@ import os
 import select
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,9 @@ from tests.support.supervisor import SupervisorHome
 
 LEASE_SECONDS = 3.0
 AGAIN = {"retry": {"max_attempts": 2, "retry_on": ["worker_lost"]}}
+
+
+_FINAL = ("state", "reason", "exit_code", "attempt", "finished_at")
 
 
 class Waiting:
@@ -56,16 +60,29 @@ class Waiting:
         return job["state"], job["attempt"], self._site.printed(job)
 
 
-@pytest.fixture
-def plane(tmp_path: Path) -> Iterator[ServedPlane]:
-    (tmp_path / "plane").mkdir()
+@contextmanager
+def served(folder: Path, **settings: float) -> Iterator[ServedPlane]:
+    folder.mkdir()
     brisk = {"report_seconds": 0.3, "redeliver_seconds": 0.3, "tick_seconds": 0.1}
-    plane = ServedPlane(tmp_path / "plane", lease_seconds=LEASE_SECONDS, **brisk)
+    plane = ServedPlane(folder, lease_seconds=LEASE_SECONDS, **brisk | settings)
     plane.serve()
     try:
         yield plane
     finally:
         plane.close()
+
+
+@pytest.fixture
+def plane(tmp_path: Path) -> Iterator[ServedPlane]:
+    with served(tmp_path / "plane") as plane:
+        yield plane
+
+
+@pytest.fixture
+def forgetful(tmp_path: Path) -> Iterator[ServedPlane]:
+    """One whose grace is short."""
+    with served(tmp_path / "forgetful", disconnect_grace_seconds=1.0) as plane:
+        yield plane
 
 
 @pytest.fixture
@@ -159,6 +176,35 @@ def test_over_a_cut_line_a_job_without_another_attempt_runs_on_and_others_end_fi
     again.open_gate()
     assert once.ended() == ("succeeded", 1, b"begin\nover\n")
     assert again.ended()[:2] == ("succeeded", 2)
+
+
+@pytest.mark.parametrize("has_ended", [True, False], ids=["ended", "runs"])
+def test_what_comes_back_after_the_grace_is_told_and_changes_nothing(
+    forgetful: ServedPlane, tmp_path: Path, has_ended: bool
+) -> None:
+    with BadProxy(forgetful.socket) as proxy, SupervisorHome(tmp_path) as home:
+        site = Site(forgetful, home, tmp_path)
+        site.begin(HttpChannel.over(proxy.path))
+        try:
+            job = Waiting(site, tmp_path, "once")
+            pid = job.begun()
+            proxy.cut(True)
+            if has_ended:
+                job.open_gate()
+                dies(pid)
+            lost = site.ended(job.id)
+            assert (lost["state"], lost["reason"]) == ("failed", "worker_lost")
+            story = site.story(job.id)
+            proxy.cut(False)
+            job.told("late_report")
+            dies(pid)
+            assert site.ended(later := site.submit(1))["state"] == "succeeded"
+            assert later != job.id
+        finally:
+            site.close()
+        told = forgetful.plane.job(job.id)
+        assert {key: told[key] for key in _FINAL} == {key: lost[key] for key in _FINAL}
+        assert site.story(job.id) == [*story, "late_report"]
 
 
 def test_without_an_agent_the_supervisor_ends_what_may_be_given_out_again(

@@ -51,15 +51,18 @@ def test_a_line_that_is_cut_for_two_minutes(world: Script) -> None:
 
 
 def test_a_line_that_stays_cut_past_the_grace(world: Script) -> None:
-    """The fence is dead by then: what came of the job changes nothing."""
+    """The fence is dead by then: what came of the job is told, and changes nothing."""
     job_id = world.submit()
     world.until(100.0)
     world.cut(700.0)
     world.until(790.0)
-    job, _, _ = world.job(job_id)
+    job, before, _ = world.job(job_id)
     assert (job.state, job.reason) == ("failed", "worker_lost")
     world.until(1000.0)
-    assert world.job(job_id)[0] == job
+    after, story, _ = world.job(job_id)
+    assert after == job
+    (late,) = story[len(before) :]
+    assert (late.kind, late.state, late.data["outcome"]) == ("late_report", "failed", "succeeded")
     assert not any(worker.disk for worker in world.workers), "it is forgotten"
 
 

@@ -62,15 +62,22 @@ def test_a_finish_after_lease_and_reassignment(start: Start) -> None:
 
 
 def test_a_worker_that_returns_after_it_was_lost(start: Start) -> None:
-    """What it still runs is ended before it gets anything new."""
+    """What it still runs is ended before it gets anything new; that it was there is told once, and
+    nothing else of the lost job changes."""
     script = start(lambda name: Plan(2_000.0, 0, (), False), workers=1)
     lost = script.submit()
     script.until(20.0)
     script.cut(700.0)
     script.until(100.0)
     waits = script.submit()
+    script.until(719.0)
+    job, before, _ = script.job(lost)
+    assert (job.state, job.reason) == ("failed", "worker_lost")
     script.until(800.0)
-    assert script.job(lost)[0].reason == "worker_lost"
+    after, story, _ = script.job(lost)
+    assert after == job
+    (late,) = story[len(before) :]
+    assert (late.kind, late.data["outcome"]) == ("late_report", None)
     told = [line for line in script.engine.lines or () if " born " in line or " dead " in line]
     first, second = (script.tasks(job)[0].id for job in (lost, waits))
     assert [line.split()[1:4:1] for line in told] == [

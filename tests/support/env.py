@@ -36,7 +36,7 @@ from gpulayer.contracts.messages import (
     ReportReply,
     TaskReport,
 )
-from gpulayer.contracts.records import Job, Task
+from gpulayer.contracts.records import Job, Result, Task
 from gpulayer.contracts.states import LIVE_TASK_STATES
 from gpulayer.control_plane.plane import ControlPlane
 from gpulayer.control_plane.settings import Settings
@@ -312,6 +312,11 @@ class Env:
             job = reader.job(JobId(job_id))
         assert job is not None
         return job
+
+    def result(self, job_id: str) -> Result | None:
+        """What is recorded of its end."""
+        with self.store.read() as reader:
+            return reader.result(JobId(job_id))
 
     def state(self, job_id: str) -> str:
         return str(self.job(job_id).state)

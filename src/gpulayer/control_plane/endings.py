@@ -2,7 +2,7 @@
 to wake. Its return after a silence goes the same way.
 
 The one road to the end of a task, for the worker's own reports, for what reconciliation finds,
-and for what a new incarnation no longer has.
+and for what a new incarnation no longer has. What is told of a task after that end is noted here.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from typing import Any
 
 from gpulayer.clock import Ids
 from gpulayer.contracts.changes import Changes, TaskUpdate
-from gpulayer.contracts.ids import TaskId
-from gpulayer.contracts.messages import Exit
+from gpulayer.contracts.ids import TaskId, WorkerId
+from gpulayer.contracts.messages import Exit, Held
 from gpulayer.contracts.records import Task
-from gpulayer.contracts.states import LIVE_TASK_STATES
+from gpulayer.contracts.states import LIVE_TASK_STATES, Reason
 from gpulayer.control_plane.lifecycle import gangs, tasks as rules
 from gpulayer.control_plane.ports import Tx, commit
 from gpulayer.control_plane.wakeups import ANY_JOB, job_topic, worker_topic
@@ -76,6 +76,30 @@ def reconnect(tx: Tx, task: Task, now: float) -> set[str]:
         return set()
     commit(tx, rules.reconnected(job, task, now))
     return {job_topic(job.id)}
+
+
+def note_late(tx: Tx, task: Task, end: Exit | None, now: float) -> set[str]:
+    """What came of a task that is over, or that it still runs (None): told, once, and nothing else
+    changes. Topics to publish."""
+    job = tx.job(task.job_id)
+    if job is None or (end is not None and rules.is_recorded(task, end)):
+        return set()
+    if end is None and task.reason is Reason.RETRACTED:
+        return set()  # it was taken back while its worker had it, so that is no news
+    late = rules.late(job, task, end, now)
+    told = (late.kind, late.task_id, late.data)
+    if any((event.kind, event.task_id, event.data) == told for event in tx.events(job.id)):
+        return set()
+    commit(tx, Changes(events=(late,)))
+    return {job_topic(job.id)}
+
+
+def note_held(tx: Tx, worker_id: WorkerId, held: Held, now: float) -> set[str]:
+    """The same of what a worker names in its inventory; of others' tasks it has nothing to say."""
+    task = tx.task(TaskId(held.task_id))
+    if task is None or (task.fence, task.worker_id) != (held.fence, worker_id):
+        return set()
+    return note_late(tx, task, None, now)
 
 
 def end_tasks(tx: Tx, ids: Ids, endings: Iterable[tuple[TaskId, Exit]], now: float) -> set[str]:

@@ -16,7 +16,7 @@ from gpulayer.contracts.ids import Fence, TaskId, WorkerId
 from gpulayer.contracts.messages import Exit, Held, Register, Registered
 from gpulayer.contracts.records import Task, Worker
 from gpulayer.contracts.states import LIVE_TASK_STATES, Reason, TaskState
-from gpulayer.control_plane.endings import end_tasks, reconnect
+from gpulayer.control_plane.endings import end_tasks, note_held, reconnect
 from gpulayer.control_plane.envelopes import Envelopes
 from gpulayer.control_plane.labels import checked, with_granted
 from gpulayer.control_plane.lifecycle.tasks import lost
@@ -51,10 +51,13 @@ class Registry:
         def record(tx: Tx) -> tuple[Worker, Registered, set[str]]:
             worker = _worker(tx, message, self._ports.settings.plane, now)
             topics: set[str] = set()
+            kill, forget = _strangers(tx, message.inventory)
             if not self._is_old(worker, message):
                 tx.put_worker(worker)
                 topics = self._settle(tx, worker, message.inventory, now)
-            kill, forget = _strangers(tx, message.inventory)
+                for held in message.inventory:
+                    if held.task_id in kill:
+                        topics |= note_held(tx, worker.id, held, now)
             settings = self._ports.settings
             reply = Registered(
                 incarnation=worker.incarnation,
@@ -188,11 +191,19 @@ def _adopted(task: Task, incarnation: int) -> Changes:
 
 
 def _strangers(tx: Tx, inventory: tuple[Held, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """What the worker has and nobody wants: to end, and to forget."""
+    """What the worker has and nobody wants: to end, and to forget. An end that the plane may not
+    have heard is neither: the worker tells it with its next report."""
     strange = [held for held in inventory if not _is_live(tx, held)]
     kill = tuple(held.task_id for held in strange if held.phase != "exited")
-    forget = tuple(held.task_id for held in strange if held.phase == "exited")
-    return kill, forget
+    ended = (held for held in strange if held.phase == "exited")
+    return kill, tuple(held.task_id for held in ended if not _is_untold(tx, held))
+
+
+def _is_untold(tx: Tx, held: Held) -> bool:
+    """Whether its end may be one that the plane wrote, having heard nothing. Such a one has no exit
+    code; one that has was told."""
+    task = tx.task(TaskId(held.task_id))
+    return task is not None and task.fence == held.fence and task.exit_code is None
 
 
 def _is_live(tx: Tx, held: Held) -> bool:

@@ -21,7 +21,15 @@ from gpulayer.contracts.ids import TaskId
 from gpulayer.contracts.messages import Assignment, Held, Report, ReportReply, TaskReport
 from gpulayer.contracts.records import Task
 from gpulayer.contracts.states import LIVE_TASK_STATES, TERMINAL_TASK_STATES, Reason, TaskState
-from gpulayer.control_plane.endings import end_task, end_tasks, publish, reconnect, start_task
+from gpulayer.control_plane.endings import (
+    end_task,
+    end_tasks,
+    note_held,
+    note_late,
+    publish,
+    reconnect,
+    start_task,
+)
 from gpulayer.control_plane.envelopes import Envelopes
 from gpulayer.control_plane.labels import with_granted
 from gpulayer.control_plane.lifecycle import tasks as rules
@@ -192,14 +200,8 @@ class Reports:
             notes.topics |= {job_topic(task.job_id)}
 
     def _note_late(self, tx: Tx, task: Task, news: TaskReport, notes: _Notes, now: float) -> None:
-        if news.exit is None:
-            notes.kill.append(news.task_id)
-            return
-        notes.recorded.append(news.task_id)
-        job = tx.job(task.job_id)
-        if job is not None and not rules.is_recorded(task, news.exit):
-            commit(tx, rules.late(job, task, news.exit, now))
-            notes.topics.add(job_topic(job.id))
+        (notes.kill if news.exit is None else notes.recorded).append(news.task_id)
+        notes.topics |= note_late(tx, task, news.exit, now)
 
     def _compare(
         self,
@@ -225,6 +227,7 @@ class Reports:
         for held in sorted(has.keys() - {task.id for task in live}):
             if has[held].phase != "exited":
                 notes.kill.append(held)
+                notes.topics |= note_held(tx, session.worker.id, has[held], now)
             elif held not in notes.recorded and tx.task(TaskId(held)) is None:
                 notes.recorded.append(held)
         if not gone:

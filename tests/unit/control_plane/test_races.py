@@ -221,6 +221,52 @@ def test_14_so_is_one_that_registers() -> None:
         assert env.tasks(job)[0].state is TaskState.LOST
 
 
+def test_14_what_it_still_runs_then_is_told_once_and_changes_nothing() -> None:
+    with Env() as env:
+        worker, job = _running(env)
+        env.advance(env.settings.lease_seconds + env.settings.disconnect_grace_seconds + 1)
+        lost, result = env.job(job), env.result(job)
+        assert (lost.state, lost.reason) == ("failed", "worker_lost")
+        held = worker.task(job)
+        for _ in range(2):
+            worker.held[held.task_id] = held
+            assert worker.register().kill == (held.task_id,)
+            worker.held[held.task_id] = held
+            assert worker.report().kill == (held.task_id,)
+        assert env.story(job).count("late_report") == 1
+        assert (env.job(job), env.result(job)) == (lost, result)
+
+
+def test_14_an_end_that_it_comes_back_with_is_asked_for_and_told_once() -> None:
+    with Env() as env:
+        worker, job = _running(env)
+        held = worker.task(job)
+        news = worker.ending(held, log=b"all of it")
+        env.advance(env.settings.lease_seconds + env.settings.disconnect_grace_seconds + 1)
+        lost, result = env.job(job), env.result(job)
+        for _ in range(2):
+            worker.held[held.task_id] = Held(held.task_id, held.fence, "exited")
+            registered = worker.register()
+            assert (registered.kill, registered.forget) == ((), ())
+            assert worker.report(news).recorded == (held.task_id,)
+        assert env.story(job).count("late_report") == 1
+        assert (env.job(job), env.result(job)) == (lost, result)
+        assert env.plane.log(job).data == b"", "the log of an end that does not count"
+
+
+def test_14_of_another_workers_task_it_has_nothing_to_tell() -> None:
+    with Env() as env:
+        worker, job = _running(env)
+        held = worker.task(job)
+        env.advance(env.settings.lease_seconds + env.settings.disconnect_grace_seconds + 1)
+        liar = env.worker("liar")
+        liar.held[held.task_id] = held
+        assert liar.register().kill == (held.task_id,)
+        liar.held[held.task_id] = held
+        assert liar.report().kill == (held.task_id,)
+        assert "late_report" not in env.story(job)
+
+
 @pytest.mark.parametrize("jump", [3600.0, -3600.0])
 def test_16_a_jump_of_the_wall_clock_ends_no_lease_and_no_wait(jump: float) -> None:
     with Env() as env:

@@ -89,15 +89,19 @@ def test_what_a_newer_worker_says_is_understood() -> None:
     assert job_after(changes)["reason"] is Reason.EXITED
 
 
-def test_a_late_end_is_told_and_changes_nothing() -> None:
+def test_a_late_end_is_told_as_what_it_was() -> None:
     job = a_job(JobState.FAILED)
     task = a_task(TaskState.LOST, message="silent")
     end = an_exit()
     assert not tasks.is_recorded(task, end)
-    changes = tasks.late(job, task, end, NOW)
-    assert not changes.job_updates
-    assert not changes.task_updates
-    assert changes.events[0].kind == "late_report"
+    event = tasks.late(job, task, end, NOW)
+    assert (event.kind, event.state, event.data["outcome"]) == (
+        "late_report",
+        "failed",
+        end.outcome,
+    )
+    still = tasks.late(job, task, None, NOW)
+    assert (still.kind, still.state, still.data["outcome"]) == ("late_report", "failed", None)
 
 
 def test_a_repeated_end_is_recognised() -> None:

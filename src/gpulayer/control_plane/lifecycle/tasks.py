@@ -113,21 +113,22 @@ def is_recorded(task: Task, end: Exit) -> bool:
     ) == (end.exit_code, end.message)
 
 
-def late(job: Job, task: Task, end: Exit, now: float) -> Changes:
-    """News of an attempt that is over. The job keeps its state; the story tells what came."""
-    return Changes(
-        events=(
-            NewEvent(
-                job.id,
-                "late_report",
-                job.state,
-                end.reason,
-                now,
-                f"task {task.id} reported {end.outcome}; it had already ended as {task.state}",
-                task.id,
-                {"outcome": end.outcome, "exit_code": end.exit_code},
-            ),
-        )
+def late(job: Job, task: Task, end: Exit | None, now: float) -> NewEvent:
+    """News of an attempt that is over. The job keeps its state; the story tells what came: how it
+    ended, or (None) that its worker still had it."""
+    came = "was still there and is told to end" if end is None else f"reported {end.outcome}"
+    return NewEvent(
+        job.id,
+        "late_report",
+        job.state,
+        task.reason if end is None else end.reason,
+        now,
+        f"task {task.id} {came}; it had already ended as {task.state}",
+        task.id,
+        {
+            "outcome": None if end is None else end.outcome,
+            "exit_code": None if end is None else end.exit_code,
+        },
     )
 
 
