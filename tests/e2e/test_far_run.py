@@ -225,14 +225,6 @@ def test_put_and_get_go_there(far: Far) -> None:
     assert (far.here.work / "back").read_bytes() == b"\0" * 100_000
 
 
-def test_standard_input_that_is_lost_is_said_once(far: Far) -> None:
-    done = far.run("cat", input=b"words\n")
-    assert done.stdout == b""
-    assert done.stderr.count(b"standard input") == 1
-    quiet = far.gpulayer("run", "--stdin", "none", "--", "cat", input=b"words\n")
-    assert quiet.stderr == b""
-
-
 def test_a_pin_that_nobody_has_names_who_is_there(far: Far) -> None:
     done = far.gpulayer("run", "--on", "nobody", "--", "true")
     assert done.returncode == 125

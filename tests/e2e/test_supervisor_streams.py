@@ -304,3 +304,13 @@ def test_secrets_are_not_shown_to_the_client_either(home, agent):
     screen.until_shown(b"[redacted:PW]\nhunter2-")  # the rest is shown after a silence
     screen.say("kill")
     screen.until_exited()
+
+
+def test_standard_input_may_be_a_file_of_the_task_and_never_a_link(home, agent):
+    path, link = home.folder / "words", home.folder / "link"
+    path.write_text("from a file")
+    link.symlink_to(path)
+    assert home.run(agent, "cat", stdin=str(path)).said(1) == b"from a file"
+    for wrong in (link, home.folder / "nothing"):
+        with pytest.raises(frames.Refused):
+            home.run(agent, "cat", stdin=str(wrong))

@@ -4,63 +4,21 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from tests.support.local_home import SECONDS, LocalHome, slay
-from tests.support.served import Served
+from tests.support.local_home import slay
+from tests.support.travel import Site, travel
 
 pytestmark = pytest.mark.e2e
 
 
-class Person(LocalHome):
-    """Somebody with a project, at a machine that runs nothing of it."""
-
-    def gpulayer(self, *words: str, check: int = 0) -> subprocess.CompletedProcess[str]:
-        return self.started(sys.executable, "-m", "gpulayer", *words, check=check)
-
-    def started(self, *words: str, check: int = 0) -> subprocess.CompletedProcess[str]:
-        done = subprocess.run(
-            words,
-            env=self.environ,
-            cwd=self.work,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=SECONDS,
-        )
-        assert done.returncode == check, done
-        return done
-
-    def put(self, files: dict[str, str]) -> None:
-        for name, text in files.items():
-            (self.work / name).parent.mkdir(parents=True, exist_ok=True)
-            (self.work / name).write_text(text)
-
-
-class Site:
-    def __init__(self, served: Served, worker: LocalHome, person: Person) -> None:
-        self.served, self.worker, self.person = served, worker, person
-
-    @property
-    def tasks(self) -> Path:
-        (found,) = (self.worker.folder / "home" / "joined").glob("*/tasks")
-        return found
-
-
 @pytest.fixture(scope="module")
 def site() -> Iterator[Site]:
-    with Served("--no-worker") as served, Person() as worker, Person() as person:
-        worker.gpulayer("join", served.link(served.invite()), "--name", "lab")
-        person.gpulayer("login", served.login)
-        try:
-            yield Site(served, worker, person)
-        finally:
-            worker.gpulayer("leave")
+    with travel() as site:
+        yield site
 
 
 TRAIN = """

@@ -112,6 +112,7 @@ def _specs(work: Any, needs: Any, **more: Any) -> st.SearchStrategy[dict[str, An
         env=st.dictionaries(variables, words, max_size=3),
         secrets=st.just([{"name": "TOKEN"}]),
         inputs=st.just([]) | paths.map(lambda path: [{"artifact": ARTIFACT, "path": path}]),
+        stdin=st.none() | st.just(ARTIFACT),
         timeout_seconds=st.none() | seconds,
         labels=st.dictionaries(identifiers, identifiers, max_size=3),
         priority=st.integers(-100, 100),

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from gpulayer.api.paths import job_path
-from gpulayer.cli import render
+from gpulayer.cli import render, waiting
 from gpulayer.cli.session import connect_to
 from gpulayer.errors import UsageError
 
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from gpulayer.sdk.servers import Elsewhere
 
 PARK = 30.0
+QUIET_SECONDS, AGAIN_SECONDS = 3.0, 10.0
+"""When a long transfer is first worth a word, and when the next one."""
 
 
 def packed(
@@ -45,6 +47,27 @@ def carry(
             render.say(render.plain(line))
     made.send(connect_to(server))
     return made.spec
+
+
+def with_stdin(spec: dict[str, Any], wire: Wire, *, is_talking: bool) -> dict[str, Any]:
+    """The job with what we can read on standard input, sent along. However long that takes, it is
+    never waited for without a word. Ctrl-C ends us, with nothing submitted."""
+    from gpulayer.sdk import standard_input
+
+    taken = [0]
+    again = AGAIN_SECONDS if is_talking else None
+    reading = "reading standard input to its end: {} so far (--stdin none: the job gets none)"
+    with waiting.told_while(lambda: reading.format(render.size(taken[0])), QUIET_SECONDS, again):
+        found = standard_input.taken(0, lambda size: taken.__setitem__(0, size))
+    if found is None:
+        return spec
+    if is_talking:
+        render.say(f"stdin: {render.size(found.size)}")
+    sending = "sending standard input: {} of " + render.size(found.size)
+    pause = QUIET_SECONDS if is_talking else None
+    with waiting.told_while(lambda: sending.format(render.size(found.place)), pause, again):
+        found.send(wire)
+    return found.onto(spec)
 
 
 def require_attached(get: str | None, *, detach: bool) -> None:

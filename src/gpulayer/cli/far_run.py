@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
-import stat
-import struct
-import termios
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -32,17 +27,14 @@ def attached(
     get: str | None = None,
 ) -> int:
     """Submit, follow until the end, and end as the job did. 125 and up only for what is ours."""
-    if with_stdin and _has_input(0):
-        render.say(
-            "note: the job gets no standard input: it is not carried to another machine yet "
-            "(--stdin none says so on purpose)"
-        )
+    wire = server.wire()
+    if with_stdin:
+        spec = carry.with_stdin(spec, wire, is_talking=is_talking)
     body = {
         "spec": spec,
         "origin": far_origin(words),
         "idempotency_key": key or SystemIds().token(26),
     }
-    wire = server.wire()
     where = f" on {server.name}" if server.name else ""
     return followed(wire, lambda: wire.call("POST", "/v1/jobs", body), where, is_talking, get)
 
@@ -69,16 +61,3 @@ def followed(
         carry.bring(wire, job["id"], get)
     interrupts.end_as(report)
     return int(report.exit_code)
-
-
-def _has_input(fd: int) -> bool:
-    """Whether something waits to be read that is not typed by a person."""
-    try:
-        found = os.fstat(fd)
-        if stat.S_ISREG(found.st_mode):
-            return found.st_size > os.lseek(fd, 0, os.SEEK_CUR)
-        if stat.S_ISFIFO(found.st_mode) or stat.S_ISSOCK(found.st_mode):
-            return bool(struct.unpack("i", fcntl.ioctl(fd, termios.FIONREAD, b"\0\0\0\0"))[0])
-    except OSError:
-        pass  # closed: nothing can be read
-    return False

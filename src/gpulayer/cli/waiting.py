@@ -1,9 +1,9 @@
-"""A word about what a job waits for, once it has waited for a while."""
+"""A word about what takes long: a job that waits, bytes that travel."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from gpulayer.api.paths import job_path
@@ -25,6 +25,27 @@ def told_after(seconds: float, wire: Wire, job_id: str | None) -> Iterator[None]
         yield
     finally:
         timer.cancel()
+
+
+@contextmanager
+def told_while(text: Callable[[], str], first: float | None, again: float | None) -> Iterator[None]:
+    """While inside: say how it stands after `first` seconds, and from then on every `again`. None:
+    not at all, and not again."""
+    ended = threading.Event()
+
+    def tell() -> None:
+        pause = first
+        while pause is not None and not ended.wait(pause):
+            render.say(text())
+            pause = again
+
+    thread = threading.Thread(target=tell, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
 
 
 def _tell(wire: Wire, job_id: str) -> None:

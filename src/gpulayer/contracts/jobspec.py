@@ -23,7 +23,7 @@ from gpulayer.contracts.problems import problems_in, spec_error, too_large
 from gpulayer.contracts.reruns import Checkpoint, Resume, RetryPolicy
 from gpulayer.contracts.resources import ResourceRequest
 from gpulayer.contracts.supplies import Environment, InputRef, SecretRef
-from gpulayer.contracts.texts import Choice, Image, Name, SafePath, word_fault
+from gpulayer.contracts.texts import Artifact, Choice, Image, Name, SafePath, word_fault
 from gpulayer.contracts.workloads import DistributedJob, Workload, default_backend
 
 _KIND = ("workload.kind",)
@@ -112,6 +112,9 @@ class JobSpec(Contract):
         default_factory=list,
         max_length=limits.INPUTS,
         description="Artifacts that are staged before the job starts.",
+    )
+    stdin: Artifact | None = Field(
+        None, description="What it reads on standard input, by digest; from the start at each try."
     )
     timeout_seconds: Annotated[float, Field(gt=0, le=limits.SECONDS)] | None = Field(
         None, description="Time limit of each attempt, counted from the workload's first word."

@@ -121,6 +121,10 @@ SOURCE_ENTRIES: Final = 20_000
 SOURCE_UNPACKED_BYTES: Final = 2 << 30
 """What a bundle's files may say that they hold together, and what is written of them."""
 
+# --- standard input of a job elsewhere ----------------------------------------------------
+PIPED_BYTES: Final = 4 << 30
+"""What is taken of a pipe; a file may be of any size."""
+
 # --- a job file ---------------------------------------------------------------------------
 FILE_BYTES: Final = 1024 * 1024
 """A job file."""

@@ -11,12 +11,13 @@ ADDRESS = "artifact://sha256/"
 
 
 def digests_named(spec: Mapping[str, Any]) -> Iterator[Digest]:
-    """Of its source, its inputs and its items."""
+    """Of its source, its inputs, its standard input and its items."""
     workload: Mapping[str, Any] = spec.get("workload") or {}
     array: Mapping[str, Any] = spec.get("array") or {}
     named = [
         workload.get("source"),
         array.get("items"),
+        spec.get("stdin"),
         *(item.get("artifact") for item in spec.get("inputs") or ()),
     ]
     for address in named:

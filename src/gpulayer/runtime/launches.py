@@ -9,7 +9,8 @@ A task is the object of `start`:
     set, unset, cwd                                  on top of the envelope; cwd null = envelope's
     timeout_seconds, grace_seconds                   from the exec; between TERM and KILL
     redact                                           [[name, value], ...]
-    stdin "attach" | "null", unbuffered, log_limit_bytes
+    stdin "attach" | "null" | path, unbuffered       of the watching client; a file's own path
+    log_limit_bytes
     pipes                                            [{path, stream, rank}] of ranks; `rank` is
                                                      then that of what the launcher says
 """

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
+    from gpulayer.runtime.attaches import Attach
+
 MIRRORS = {"PAGER": "cat", "GIT_PAGER": "cat"}
 """For a job that sees a screen but has no keyboard: a pager would wait for keys for ever."""
 
@@ -75,6 +77,16 @@ class Plumbing:
         if self.keyboard >= 0:
             os.close(self.keyboard)
             self.keyboard = -1
+
+
+def standard_input(wish: str | None, attach: Attach | None) -> int:
+    """A descriptor of the watching client's, or of the file that `wish` is the path of; -1 where
+    the job shall read nothing."""
+    if wish == "attach":
+        return attach.take_stdin() if attach is not None else -1
+    if wish is not None and wish.startswith("/"):
+        return os.open(wish, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    return -1
 
 
 def lay(

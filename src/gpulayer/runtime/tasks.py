@@ -94,8 +94,8 @@ class Task:
         self, envelope: dict[str, Any], attach: Attach | None, leaf: cgroup.Leaf | None
     ) -> None:
         """Forks. OSError and SpawnError where that can't be; then nothing of it is left running."""
-        stdin = attach.take_stdin() if attach and self._request.get("stdin") == "attach" else -1
         shape = attach.request if attach else None
+        stdin = plumbing.standard_input(self._request.get("stdin"), attach)
         self._plumbing = plumbing.lay(shape, stdin, self._request.get("pipes") or ())
         try:
             redactors = [launches.redactor(self._request) for _ in self._plumbing.sources]

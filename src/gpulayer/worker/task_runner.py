@@ -39,12 +39,16 @@ GRACE_SECONDS = 10.0
 
 LOG_BYTES = 1 << 30
 
+_FETCHED = ("inputs", "stdin", "secrets")
+"""Fields of a spec that a worker has to bring something for."""
+
 STEPS: tuple[Callable[[TaskPlan], None], ...] = (
     workspace.make,
     environ.fill,
     visibility.limit,
     staging.source,
     staging.inputs,
+    staging.stdin,
     workload.choose,
     secrets.resolve,
 )
@@ -104,7 +108,7 @@ class TaskRunner:
     def is_plain(self, assignment: Assignment) -> bool:
         """Whether `prepare` asks nobody and looks at no path that the job chose."""
         spec, workload = assignment.spec, assignment.spec["workload"]
-        brings = workload.get("source") or spec.get("inputs") or spec.get("secrets")
+        brings = workload.get("source") or any(map(spec.get, _FETCHED))
         return workload["kind"] == "command" and workload["command"][0] != "python" and not brings
 
     def refused(self, error: Exception) -> Exit:
@@ -174,7 +178,7 @@ def _start_message(task: TaskPlan) -> dict[str, Any]:
         "timeout_seconds": assignment.timeout_seconds,
         "grace_seconds": GRACE_SECONDS,
         "redact": [list(pair) for pair in task.redact],
-        "stdin": "attach" if attached else "null",
+        "stdin": task.stdin or ("attach" if attached else "null"),
         "unbuffered": attach_id is None,
         **({"pipes": task.pipes, "rank": segments.LAUNCHER} if task.pipes else {}),
         "log_limit_bytes": LOG_BYTES,

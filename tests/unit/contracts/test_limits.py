@@ -101,9 +101,13 @@ SOURCES = {"SOURCE_BYTES", "SOURCE_ENTRIES", "SOURCE_UNPACKED_BYTES"}
 """Tried in `unit/artifacts`."""
 
 
+PIPES = {"PIPED_BYTES"}
+"""Tried in `unit/sdk`."""
+
+
 def test_the_table_is_tried_whole() -> None:
     rows = {name for name in vars(limits) if name.isupper()}
-    assert rows == {*SPECS, *FILES, "PROBLEMS", *SOURCES}
+    assert rows == {*SPECS, *FILES, "PROBLEMS", *SOURCES, *PIPES}
 
 
 @pytest.mark.parametrize("row", SPECS)

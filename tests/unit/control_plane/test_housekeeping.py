@@ -97,16 +97,19 @@ def test_what_the_spec_of_a_listed_job_names_stays() -> None:
     """Of an unfinished one since it will run, of an ended one since it may be tried again."""
     with Env() as env:
         worker = env.worker()
-        source, item, unnamed = (_artifact(env, data, 0) for data in (b"a", b"b", b"c"))
+        source, item, words, unnamed = (
+            _artifact(env, data, 0) for data in (b"a", b"b", b"c", b"d")
+        )
         workload = {"kind": "command", "command": ["true"], "source": f"{ADDRESS}{source}"}
         ended = env.submit(workload=workload)
         inputs = [{"artifact": f"{ADDRESS}{item}", "path": "x"}]
-        env.submit(inputs=inputs)
+        env.submit(inputs=inputs, stdin=f"{ADDRESS}{words}")
         env.run(worker, ended)
-        for digest in (source, item, unnamed):
+        for digest in (source, item, words, unnamed):
             os.utime(env.artifacts.path(digest), (1000.0, 1000.0))
         assert env.plane.gc().artifacts == 1
-        assert [env.artifacts.has(d) for d in (source, item, unnamed)] == [True, True, False]
+        assert all(map(env.artifacts.has, (source, item, words)))
+        assert not env.artifacts.has(unnamed)
         env.clock.advance(10)
         assert env.plane.gc(dry_run=True, older_than=5).artifacts == 1
         env.laws.forget(ended)

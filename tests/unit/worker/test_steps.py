@@ -340,6 +340,18 @@ def test_inputs_are_staged_at_their_paths(tmp_path: Path, known: dict[str, bytes
     assert (folder / "a" / "b.txt").read_bytes() == (folder / "c").read_bytes() == b"numbers"
 
 
+def test_standard_input_is_a_file_of_the_task_that_an_earlier_try_may_have_left(
+    tmp_path: Path, known: dict[str, bytes]
+) -> None:
+    runner, spec = runner_of(tmp_path, known), {"stdin": address(known, "data")}
+    for attempt in (1, 2):
+        task = prepare(runner, spec, attempt=attempt)
+        assert Path(task["stdin"]).read_bytes() == b"numbers"
+    assert not runner.is_plain(assignment(spec))
+    runner.forget("t1")
+    assert not Path(task["stdin"]).exists()
+
+
 def test_what_is_not_there_or_no_bundle_ends_the_preparation(
     tmp_path: Path, known: dict[str, bytes]
 ) -> None:

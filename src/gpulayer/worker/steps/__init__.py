@@ -4,7 +4,7 @@
 |---|---|
 | `workspace` | the task's folders, where the job runs when it has no folder of its own |
 | `environ` | the environment: changes to the terminal's, or an allow-list of the worker's |
-| `staging` | the job's source in its workspace, its inputs in the input folder |
+| `staging` | the job's source in its workspace, its inputs and its standard input beside it |
 | `visibility` | which GPUs the process sees |
 | `workload` | the argument vector; a function becomes the runner and its call file |
 | `secrets` | values for the names that the job gives; only ever handed to the supervisor |

@@ -35,6 +35,8 @@ class TaskPlan:
     """The environment that `set` and `unset` change; None: that of the envelope."""
     cwd: str | None = None
     """None: that of the envelope."""
+    stdin: str | None = None
+    """A file to be read as standard input."""
     pipes: list[dict[str, Any]] = field(default_factory=list)
     """Named pipes of ranks: path, stream, rank."""
     rendezvous: dict[str, Any] | None = None
@@ -75,6 +77,10 @@ def workspace(folder: str) -> str:
 
 def ranks(folder: str) -> str:
     return os.path.join(folder, "ranks")
+
+
+def stdin_file(folder: str) -> str:
+    return os.path.join(folder, "stdin")
 
 
 def staged_file(folder: str) -> str:

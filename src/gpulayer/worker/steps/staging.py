@@ -1,4 +1,5 @@
-"""What a job brings from elsewhere: its source in the workspace, its inputs in the input folder."""
+"""What a job brings from elsewhere: its source in the workspace, its inputs and what it shall read
+on standard input beside it."""
 
 from __future__ import annotations
 
@@ -30,6 +31,17 @@ def inputs(task: TaskPlan) -> None:
         target = os.path.join(folder, item["path"])
         os.makedirs(os.path.dirname(target), 0o700, exist_ok=True)
         task.artifacts.stage(_digest(item["artifact"]), target)
+
+
+def stdin(task: TaskPlan) -> None:
+    """A file that the supervisor opens for this attempt, which so reads it from the start."""
+    address = task.spec.get("stdin")
+    if not address:
+        return
+    task.stdin = plan.stdin_file(task.folder)
+    if os.path.lexists(task.stdin):
+        os.unlink(task.stdin)  # of an earlier try of the same task
+    task.artifacts.stage(_digest(address), task.stdin)
 
 
 def _digest(address: str) -> str:
