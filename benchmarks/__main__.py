@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 
-from benchmarks import channel, command_line, commands, logs, memory, plane, store
+from benchmarks import channel, command_line, commands, logs, memory, plane, scheduling, store
 from benchmarks.figures import Figure
 from benchmarks.scratch import scratch_home
 
@@ -18,6 +18,7 @@ SUITES: dict[str, Callable[[dict[str, str]], Iterator[Figure]]] = {
     "command_line": command_line.figures,
     "commands": commands.figures,
     "plane": plane.figures,
+    "scheduling": scheduling.figures,
     "memory": memory.figures,
     "logs": logs.figures,
     "channel": channel.figures,

@@ -173,14 +173,14 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "cpu_cores",
         lambda s: max(1, micro(s.cpu_cores)),
-        lambda n, m: (m.cores, m.free_cores),
+        lambda n, m: m.now.amounts[0:2],
         _cores,
         changes=True,
     ),
     Rule(
         "memory",
         lambda s: None if s.memory_gb is None else max(1, micro(s.memory_gb)),
-        lambda n, m: (m.memory, m.free_memory),
+        lambda n, m: m.now.amounts[2:4],
         _memory,
         changes=True,
     ),

@@ -13,7 +13,7 @@ from typing import Any
 from gpulayer.contracts.decision import Check, Fit, Placement, Shape, WorkerView
 from gpulayer.contracts.ids import WorkerId
 from gpulayer.control_plane.scheduler.checks import RULES, Rule
-from gpulayer.control_plane.scheduler.views import Machine, machines_of
+from gpulayer.control_plane.scheduler.views import Machine, Standing, machines_of
 
 _ONE = ord("1")
 Failing = tuple[tuple[str, Fit], ...]
@@ -30,7 +30,10 @@ class Fleet:
         self._columns: dict[tuple[str, Hashable], Column] = {}
         self._by_id = {m.view.worker_id: m for m in self.machines}
         self._targets: dict[str, int] = {}
+        self.alike: dict[Standing, int] = {}
+        """Bits of the machines with each standing, as they are now."""
         for m in self.machines:
+            self.alike[m.now] = self.alike.get(m.now, 0) | m.bit
             self._targets[m.view.target] = self._targets.get(m.view.target, 0) | m.bit
 
     def machine(self, worker_id: WorkerId) -> Machine:
@@ -89,27 +92,29 @@ class Fleet:
 
     def take(self, placement: Placement) -> None:
         """Hold what one task was given."""
-        machine = self.machine(placement.worker_id)
+        machine = self._by_id[placement.worker_id]
+        self.alike[machine.now] ^= machine.bit
         machine.take(placement)
+        self.alike[machine.now] = self.alike.get(machine.now, 0) | machine.bit
         self._changed.append(machine.position)
 
 
 class Column:
     """One need of one rule against every machine."""
 
-    __slots__ = ("_answers", "_need", "groups", "rule", "seen")
+    __slots__ = ("_answers", "_fact_of", "_need", "groups", "rule", "seen")
 
     def __init__(self, rule: Rule, need: Any, machines: Sequence[Machine]) -> None:
         self.rule = rule
         self._need = need
+        self._fact_of = rule.fact
         self._answers: dict[Hashable, tuple[tuple[Check, ...], Failing]] = {}
         self.seen = 0
         """How many changes of the fleet the groups take into account."""
         members: dict[Failing, list[int]] = {}
         row_of: dict[Hashable, list[int]] = {}
-        fact_of = rule.fact
         for machine in machines:
-            fact = fact_of(need, machine)
+            fact = self._fact_of(need, machine)
             row = row_of.get(fact)
             if row is None:
                 row = row_of[fact] = members.setdefault(self._judge(fact)[1], [])
@@ -118,12 +123,12 @@ class Column:
 
     def checks(self, machine: Machine) -> tuple[Check, ...]:
         """The answer for one machine as it is now."""
-        fact = self.rule.fact(self._need, machine)
+        fact = self._fact_of(self._need, machine)
         return (self._answers.get(fact) or self._judge(fact))[0]
 
     def test(self) -> Callable[[Machine], bool]:
         """Whether one machine, as it is now, passes: the hottest question of a pass."""
-        fact_of, need, known, judge = self.rule.fact, self._need, self._answers.get, self._judge
+        fact_of, need, known, judge = self._fact_of, self._need, self._answers.get, self._judge
 
         def passes(machine: Machine) -> bool:
             fact = fact_of(need, machine)
@@ -142,7 +147,7 @@ class Column:
         self.seen = len(changed)
 
     def _answer(self, machine: Machine) -> tuple[tuple[Check, ...], Failing]:
-        fact = self.rule.fact(self._need, machine)
+        fact = self._fact_of(self._need, machine)
         return self._answers.get(fact) or self._judge(fact)
 
     def _judge(self, fact: Hashable) -> tuple[tuple[Check, ...], Failing]:
@@ -150,6 +155,11 @@ class Column:
         failing = tuple((c.name, c.fit) for c in checks if c.fit is not Fit.YES)
         answer = self._answers[fact] = (checks, failing)
         return answer
+
+
+def lowest(bits: int) -> int:
+    """The place of the lowest set bit; there is one."""
+    return (bits & -bits).bit_length() - 1
 
 
 def positions(bits: int) -> Iterator[int]:

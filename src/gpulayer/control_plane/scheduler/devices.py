@@ -54,8 +54,8 @@ def need_of(shape: Shape) -> GpuNeed | None:
 
 def fact_of(need: GpuNeed, machine: Machine) -> GpuFact:
     if need.visible is None or machine.view.target != "local":
-        return machine.gpu_fact
-    return machine.gpu_fact._replace(shown=_shown(need.visible, machine))
+        return machine.now.gpu_fact
+    return machine.now.gpu_fact._replace(shown=_shown(need.visible, machine))
 
 
 def funnel(need: GpuNeed, fact: GpuFact) -> Funnel:

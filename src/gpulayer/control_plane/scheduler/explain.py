@@ -80,15 +80,16 @@ def rows(decision: Decision) -> list[Row]:
 def placed(placements: Sequence[Placement], told: Iterable[Verdict]) -> str:
     """`placed on lab-1 with 2 GPUs`."""
     names = {verdict.worker_id: verdict.worker_name for verdict in told}
+    gpus = len(placements[0].gpus)
+    devices = f" with {gpus} GPU{'' if gpus == 1 else 's'}" if gpus else ""
+    if len(placements) == 1:
+        return f"placed on {names[placements[0].worker_id]}{devices}"
     nodes = Counter(placement.worker_id for placement in placements)
     some = [names[w] + (f" ({n} nodes)" if n > 1 else "") for w, n in list(nodes.items())[:4]]
     where = ", ".join(some)
     if len(nodes) > 4:
         where = f"{len(nodes)} workers: {where}, ..."
-    gpus = len(placements[0].gpus)
-    each = " each" if len(placements) > 1 else ""
-    devices = f" with {gpus} GPU{'' if gpus == 1 else 's'}{each}" if gpus else ""
-    return f"placed on {where}{devices}"
+    return f"placed on {where}{devices}{' each' if devices else ''}"
 
 
 def blocked(outcome: Outcome, shape: Shape, told: Sequence[Verdict]) -> str:
@@ -121,7 +122,10 @@ def blocked(outcome: Outcome, shape: Shape, told: Sequence[Verdict]) -> str:
 
 
 def _verdict(columns: Iterable[Column], machine: Machine) -> Verdict:
-    checks = worst_first([check for column in columns for check in column.checks(machine)])
+    made: list[Check] = []
+    for column in columns:
+        made += column.checks(machine)
+    checks = worst_first(made)
     return Verdict(machine.view.worker_id, machine.view.name, checks[0].fit, checks)
 
 

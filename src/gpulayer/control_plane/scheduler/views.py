@@ -1,7 +1,9 @@
 """Workers during one pass: the facts that checks read, and what is still free.
 
-A `Machine` is the only thing that changes while a pass runs. Amounts are whole millionths, so that
-sums are exact and do not depend on their order. Devices are bits of an integer, by bus order.
+A `Machine` is the only thing that changes while a pass runs: it goes from one `Standing` to the
+next. Machines with the same amounts share theirs, so that what follows from it is worked out once.
+Amounts are whole millionths, so that sums are exact and do not depend on their order. Devices are
+bits of an integer, by bus order.
 """
 
 from __future__ import annotations
@@ -37,57 +39,93 @@ class GpuFact(NamedTuple):
     """Bits of the devices that the terminal's CUDA_VISIBLE_DEVICES shows."""
 
 
+class Amounts(NamedTuple):
+    """What a machine has and what of it is free."""
+
+    cores: int
+    free_cores: int
+    memory: int | None
+    free_memory: int
+    tasks: int
+    gpu_fact: GpuFact
+
+
+class Standing:
+    """Where a machine stands: its amounts, and what follows from them. There is one object for
+    equal amounts in a pass, so that standings are compared and looked up by identity."""
+
+    __slots__ = ("_after", "_known", "amounts", "gpu_fact", "load", "tasks")
+
+    def __init__(self, amounts: Amounts, known: dict[Amounts, Standing]) -> None:
+        self.amounts = amounts
+        self.tasks = amounts.tasks
+        self.gpu_fact = amounts.gpu_fact
+        self.load = _share(amounts)
+        """The scarcest of cores, memory and devices: the share of it that is taken, 0..1."""
+        self._known = known
+        self._after: dict[tuple[float, float, int], Standing] = {}
+
+    def after(self, cpu_cores: float, memory_gb: float, gpus: int) -> Standing:
+        """Of a machine that holds that as well; `gpus` are bits."""
+        taken = (cpu_cores, memory_gb, gpus)
+        found = self._after.get(taken)
+        if found is None:
+            was = self.amounts
+            amounts = was._replace(
+                free_cores=was.free_cores - micro(cpu_cores),
+                free_memory=was.free_memory - micro(memory_gb),
+                tasks=was.tasks + 1,
+                gpu_fact=was.gpu_fact._replace(free=was.gpu_fact.free & ~gpus),
+            )
+            found = self._after[taken] = standing(amounts, self._known)
+        return found
+
+
+def standing(amounts: Amounts, known: dict[Amounts, Standing]) -> Standing:
+    """The one with these amounts among those that are known in this pass."""
+    found = known.get(amounts)
+    if found is None:
+        found = known[amounts] = Standing(amounts, known)
+    return found
+
+
 class Machine:
-    """One worker: fixed facts, and what placements of this pass take from it."""
+    """One worker: fixed facts, and where it stands after the placements of this pass."""
 
-    __slots__ = (
-        "bit",
-        "caps",
-        "cores",
-        "free_cores",
-        "free_gpus",
-        "free_memory",
-        "gpu_fact",
-        "load",
-        "memory",
-        "position",
-        "tasks",
-        "uuids",
-        "version",
-        "view",
-    )
+    __slots__ = ("bit", "caps", "now", "position", "uuids", "view")
 
-    def __init__(self, view: WorkerView, position: int, layout: Layout | None) -> None:
+    def __init__(
+        self,
+        view: WorkerView,
+        position: int,
+        layout: Layout | None,
+        uuids: tuple[str, ...],
+        known: dict[Amounts, Standing],
+    ) -> None:
         caps = view.capabilities
         self.view = view
         self.caps = caps
         self.position = position
         """In the order of worker ids; the last word among equals."""
         self.bit = 1 << position
-        self.uuids = tuple(g.uuid for g in _in_order(caps.gpus or ()))
-        self.cores = micro(caps.cpu_cores)
-        self.memory = None if caps.memory_gb is None else micro(caps.memory_gb)
-        self.free_cores = self.cores - sum(micro(a.cpu_cores) for a in view.allocations)
-        self.free_memory = (self.memory or 0) - sum(micro(a.memory_gb) for a in view.allocations)
+        self.uuids = uuids
+        """Of its devices, by bit."""
+        cores = micro(caps.cpu_cores)
+        memory = None if caps.memory_gb is None else micro(caps.memory_gb)
+        free_cores = cores - sum(micro(a.cpu_cores) for a in view.allocations)
+        free_memory = (memory or 0) - sum(micro(a.memory_gb) for a in view.allocations)
         held = {uuid for a in view.allocations for uuid in a.gpus}
-        self.free_gpus = sum(1 << i for i, uuid in enumerate(self.uuids) if uuid not in held)
-        self.tasks = len(view.allocations)
-        self.gpu_fact = GpuFact(layout, self.free_gpus, caps.gpu_note)
-        self.load = self._share()
-        """The scarcest of cores, memory and devices: the share of it that is taken, 0..1."""
-        self.version = 0
-        """Grows with every placement; what was worked out for an older one is stale."""
+        free = sum(1 << i for i, uuid in enumerate(uuids) if uuid not in held)
+        fact = GpuFact(layout, free, caps.gpu_note)
+        tasks = len(view.allocations)
+        self.now = standing(Amounts(cores, free_cores, memory, free_memory, tasks, fact), known)
 
     def take(self, placement: Placement) -> None:
         """Hold what one task was given."""
-        self.free_cores -= micro(placement.cpu_cores)
-        self.free_memory -= micro(placement.memory_gb)
+        bits = 0
         for uuid in placement.gpus:
-            self.free_gpus &= ~(1 << self.uuids.index(uuid))
-        self.tasks += 1
-        self.gpu_fact = self.gpu_fact._replace(free=self.free_gpus)
-        self.load = self._share()
-        self.version += 1
+            bits |= 1 << self.uuids.index(uuid)
+        self.now = self.now.after(placement.cpu_cores, placement.memory_gb, bits)
 
     def interpreter(self, path: str | None) -> Interpreter | None:
         """The Python that a job would use here: its own on this machine, else the worker's first.
@@ -96,14 +134,6 @@ class Machine:
         if path is not None and self.view.target == "local":
             return next((i for i in known if i.path == path), None)
         return known[0] if known else None
-
-    def _share(self) -> float:
-        share = 1 - self.free_cores / self.cores if self.cores else 1.0
-        if self.memory:
-            share = max(share, 1 - self.free_memory / self.memory)
-        if self.uuids:
-            share = max(share, 1 - self.free_gpus.bit_count() / len(self.uuids))
-        return share
 
     @property
     def is_rented(self) -> bool:
@@ -114,23 +144,35 @@ class Machine:
 def machines_of(views: Iterable[WorkerView]) -> list[Machine]:
     """In the order of worker ids, whatever the order of `views`."""
     layouts: dict[Any, Layout] = {}
+    known: dict[Amounts, Standing] = {}
     machines = []
     for position, view in enumerate(sorted(views, key=lambda v: v.worker_id)):
         gpus = view.capabilities.gpus
         layout = None
+        devices = _in_order(gpus or ())
         if gpus is not None:
-            devices = _in_order(gpus)
             key = tuple(_matter(device) for device in devices)
             layout = layouts.get(key)
             if layout is None:
                 layout = layouts[key] = Layout(devices)
-        machines.append(Machine(view, position, layout))
+        uuids = tuple(device.uuid for device in devices)
+        machines.append(Machine(view, position, layout, uuids, known))
     return machines
 
 
 def micro(amount: float) -> int:
     """Cores or GB as whole millionths."""
     return round(amount * 1_000_000)
+
+
+def _share(amounts: Amounts) -> float:
+    share = 1 - amounts.free_cores / amounts.cores if amounts.cores else 1.0
+    if amounts.memory:
+        share = max(share, 1 - amounts.free_memory / amounts.memory)
+    layout, free = amounts.gpu_fact.layout, amounts.gpu_fact.free
+    if layout is not None and layout.devices:
+        share = max(share, 1 - free.bit_count() / len(layout.devices))
+    return share
 
 
 def _in_order(gpus: Sequence[GpuDevice]) -> tuple[GpuDevice, ...]:
