@@ -138,6 +138,43 @@ def test_a_hostile_bundle_ends_the_job_and_leaves_nothing(site: Site) -> None:
     assert not list(site.worker.folder.rglob("evil"))
 
 
+def test_a_folder_is_an_input_and_the_same_one_is_not_sent_again(site: Site) -> None:
+    person = site.person
+    person.put({"set/a.txt": "one\n", "set/deep/b.txt": "two\n", ".gitignore": "set/\n"})
+    stored = site.served.folder / "home" / "artifacts"
+
+    def run() -> tuple[str, int]:
+        before = {path: path.stat().st_mtime_ns for path in stored.rglob("*") if path.is_file()}
+        script = "cd $GPULAYER_INPUT_DIR && find . -type f | sort | xargs cat"
+        said = person.gpulayer("run", "--input", "set:data/set", "--", "sh", "-c", script).stdout
+        return said, len([path for path in stored.rglob("*/*") if path not in before])
+
+    assert run() == ("one\ntwo\n", 1)
+    assert run() == ("one\ntwo\n", 0)
+    person.put({"set/deep/b.txt": "three\n"})
+    assert run() == ("one\nthree\n", 1)
+
+
+def test_a_hostile_input_folder_ends_the_job_and_leaves_nothing(site: Site) -> None:
+    import zipfile
+
+    person = site.person
+    with zipfile.ZipFile(person.work / "input.zip", "w") as archive:
+        archive.writestr("../../escaped", "x")
+    address = person.gpulayer("put", "-q", "input.zip").stdout.strip()
+    job = {
+        "workload": {"kind": "command", "command": ["true"]},
+        "inputs": [{"artifact": address, "path": "set", "unpack": True}],
+        "placement": {"target": "remote"},
+    }
+    person.put({"job.json": json.dumps(job)})
+    job_id = person.gpulayer("submit", "-q", "-f", "job.json").stdout.strip()
+    person.gpulayer("wait", "-q", job_id, check=126)
+    said = person.gpulayer("status", job_id).stdout
+    assert "the source bundle is refused, and nothing of it was unpacked" in said
+    assert not list(site.worker.folder.rglob("escaped"))
+
+
 def test_an_input_that_the_plane_lost_ends_the_job_with_its_name(site: Site) -> None:
     missing = "artifact://sha256/" + "0" * 64
     refused = site.person.gpulayer("run", "--input", f"{missing}:x", "--", "true", check=125)

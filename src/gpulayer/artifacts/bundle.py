@@ -35,11 +35,11 @@ class Bundle:
     left_out: str
     """What was left out and why, in a few words."""
 
-    def say(self) -> str:
+    def say(self, what: str = "bundle") -> str:
         """`bundle: 14 files, 38 kB (left out: .git/ (version control))`."""
         count = len(self.entries)
         left = f" (left out: {self.left_out})" if self.left_out else ""
-        return f"bundle: {count} file{'s' * (count != 1)}, {bytes_text(self.size)}{left}"
+        return f"{what}: {count} file{'s' * (count != 1)}, {bytes_text(self.size)}{left}"
 
     def chunks(self) -> Iterator[bytes]:
         """The archive. Raises RefusedError `source-refused` when a file is no longer as it was."""
@@ -70,19 +70,21 @@ def build_source_bundle(
     without: Iterable[str] = (),
     seen: Seen = NOTHING_SEEN,
     home: str | None = None,
+    is_data: bool = False,
 ) -> Bundle:
     """The source files below `folder` as an archive; see `listing` for which they are.
 
-    Same content, same bytes, same digest, on every system. `within`: only this folder
-    below it, by the same names. `without`: paths that are left out.
-    `seen` remembers digests between calls. `home`: what counts as the home folder. Raises
-    RefusedError `source-refused` for a folder that cannot be sent, `too-large` past the limits;
-    NotFoundError where there is none.
+    Same content, same bytes, same digest, on every system. `within`: only this folder below it, by
+    the same names. `without`: paths that are left out. `seen` remembers digests between calls.
+    `home`: what counts as the home folder. `is_data`: git's rules are not for it, and it may be
+    larger. Raises RefusedError `source-refused` for a folder that cannot be sent, `too-large` past
+    the limits; NotFoundError where there is none.
     """
     folder = os.path.realpath(folder)
     _require_own_folder(folder, os.path.expanduser("~") if home is None else home)
-    listing = _listed(folder, within, without)
-    require_limits(folder, listing)
+    listing = _listed(folder, within, without, is_data)
+    most = limits.FOLDER_BYTES if is_data else limits.SOURCE_BYTES
+    require_limits(folder, listing, most)
     twins = one_name(found.path for found in listing.files)
     if twins is not None:
         raise RefusedError(
@@ -116,33 +118,33 @@ def _require_own_folder(folder: str, home: str) -> None:
         )
 
 
-def _listed(folder: str, within: str, without: Iterable[str]) -> Listing:
-    listing = list_source(os.path.join(folder, within), without)
+def _listed(folder: str, within: str, without: Iterable[str], is_data: bool) -> Listing:
+    listing = list_source(os.path.join(folder, within), without, is_data=is_data)
     if within:
         listing.files = [f._replace(path=f"{within}/{f.path}") for f in listing.files]
     return listing
 
 
-def require_limits(folder: str, listing: Listing) -> None:
+def require_limits(folder: str, listing: Listing, most: int) -> None:
     """RefusedError `too-large` for a folder that is past them, with the ten largest files and the
     line that leaves enough out."""
     entries = [Entry(found.path, found.size, 0, False) for found in listing.files]
     size, count = layout.size_of(entries), len(entries)
-    if size <= limits.SOURCE_BYTES and count <= limits.SOURCE_ENTRIES:
+    if size <= most and count <= limits.SOURCE_ENTRIES:
         return
     largest = sorted(entries, key=lambda entry: (-entry.size, entry.path))[:_LARGEST]
     raise RefusedError(
         "too-large",
-        f"the source in {folder} is {count:,} files of {bytes_text(size)} in all; up to "
-        f"{limits.SOURCE_ENTRIES:,} files and {bytes_text(limits.SOURCE_BYTES)} are sent",
+        f"{folder} holds {count:,} files of {bytes_text(size)} in all; up to "
+        f"{limits.SOURCE_ENTRIES:,} files and {bytes_text(most)} are sent",
         why="the largest:\n"
         + "\n".join(f"{bytes_text(entry.size):>8}  {entry.path}" for entry in largest),
-        hint=leaving_out(folder, *_heaviest(entries, size)),
+        hint=leaving_out(folder, *_heaviest(entries, size, most)),
         details={"largest": [[entry.path, entry.size] for entry in largest]},
     )
 
 
-def _heaviest(entries: Sequence[Entry], size: int) -> list[str]:
+def _heaviest(entries: Sequence[Entry], size: int, most: int) -> list[str]:
     """As many of the heaviest names at the top as must be left out."""
     weights: dict[str, tuple[int, int]] = {}
     for entry in entries:
@@ -152,7 +154,7 @@ def _heaviest(entries: Sequence[Entry], size: int) -> list[str]:
     is_many = len(entries) > limits.SOURCE_ENTRIES
     heaviest = sorted(weights, key=lambda top: weights[top][not is_many], reverse=True)
     count, named = len(entries), []
-    while heaviest and (size > limits.SOURCE_BYTES or count > limits.SOURCE_ENTRIES):
+    while heaviest and (size > most or count > limits.SOURCE_ENTRIES):
         named.append(heaviest.pop(0))
         files, held = weights[named[-1]]
         count, size = count - files, size - held

@@ -1,8 +1,9 @@
 """Which files of a folder are source, and what is left out and why.
 
 In a repository git says what is ignored (`git ls-files`); elsewhere each `.gitignore` is read here.
-A `.gpulayerignore` at the top has the last word, and can bring back what git leaves out. Version
-control, caches, virtual environments, links and what is no file are never source.
+Of a folder of data neither says anything. A `.gpulayerignore` at the top has the last word, and can
+bring back what git leaves out. Version control, caches, virtual environments, links and what is no
+file are never source.
 """
 
 from __future__ import annotations
@@ -60,17 +61,20 @@ class Listing:
         return ", ".join(said)
 
 
-def list_source(folder: str, without: Iterable[str] = ()) -> Listing:
+def list_source(folder: str, without: Iterable[str] = (), *, is_data: bool = False) -> Listing:
     """Every source file below `folder`. `without`: real paths that are left out, with all below.
+    `is_data`: git's rules are not for it.
 
     Raises RefusedError `source-refused`, or `too-large` when there is no end to it.
     """
     listing = Listing()
     own = Rules(_lines(os.path.join(folder, IGNORE_FILE)))
     barred = {os.path.realpath(path) for path in without}
-    paths = _by_git(folder, own, listing) if _is_in_repository(folder) else None
+    by_git = not is_data and _is_in_repository(folder)
+    paths = _by_git(folder, own, listing) if by_git else None
     if paths is None:
-        _walk(folder, "", [], own, barred, listing, is_ignored=False)
+        above: list[tuple[str, Rules]] | None = None if is_data else []
+        _walk(folder, "", above, own, barred, listing, is_ignored=False)
     else:
         _take(folder, "", paths, own, barred, listing)
     listing.files.sort(key=lambda found: found.path.encode())
@@ -192,14 +196,15 @@ def _barred(path: str, barred: set[str]) -> bool:
 def _walk(
     folder: str,
     below: str,
-    above: list[tuple[str, Rules]],
+    above: list[tuple[str, Rules]] | None,
     own: Rules,
     barred: set[str],
     listing: Listing,
     *,
     is_ignored: bool,
 ) -> None:
-    """`above`: the rules of each `.gitignore` so far, with the folder that it is for.
+    """`above`: the rules of each `.gitignore` so far, with the folder that it is for; None: they
+    do not count.
     `is_ignored`: one of them leaves this folder out; we are here for what is brought back."""
     try:
         with os.scandir(os.path.join(folder, below)) as found:
@@ -210,7 +215,7 @@ def _walk(
     if below and ("pyvenv.cfg" in names or "conda-meta" in names):
         listing.leave(below, _ENVIRONMENT)
         return
-    if ".gitignore" in names:
+    if above is not None and ".gitignore" in names:
         lines = _lines(os.path.join(folder, below, ".gitignore"))
         above = [*above, (below, Rules(lines))]
     for entry in entries:
@@ -218,7 +223,7 @@ def _walk(
         is_folder = entry.is_dir(follow_symlinks=False)
         why = never_source(entry.name)
         verdict = own.leaves_out(path, is_folder=is_folder)
-        ignored = verdict is None and (is_ignored or _by_rules(path, is_folder, above))
+        ignored = verdict is None and (is_ignored or _by_rules(path, is_folder, above or []))
         if why is None and (verdict or ignored):
             why = IGNORE_FILE if verdict else ".gitignore"
         if why and not is_ignored:

@@ -48,7 +48,7 @@ def mended(old: BinaryIO, body: BinaryIO) -> Iterator[bytes]:
         sources[entry.path] = (entry, body, at)
         at += entry.size
     entries = [source[0] for source in sources.values()]
-    if len(entries) > limits.SOURCE_ENTRIES or layout.size_of(entries) > limits.SOURCE_BYTES:
+    if len(entries) > limits.SOURCE_ENTRIES or layout.size_of(entries) > limits.FOLDER_BYTES:
         raise RefusedError("too-large", "the bundle that this would make is past its limits")
     return _pieces(dict(sorted(sources.items(), key=lambda item: item[0].encode())))
 

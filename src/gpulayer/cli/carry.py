@@ -53,6 +53,7 @@ def with_stdin(spec: dict[str, Any], wire: Wire, *, is_talking: bool) -> dict[st
     """The job with what we can read on standard input, sent along. However long that takes, it is
     never waited for without a word. Ctrl-C ends us, with nothing submitted."""
     from gpulayer.sdk import standard_input
+    from gpulayer.sdk.sending import send_lacking
 
     taken = [0]
     again = AGAIN_SECONDS if is_talking else None
@@ -66,7 +67,7 @@ def with_stdin(spec: dict[str, Any], wire: Wire, *, is_talking: bool) -> dict[st
     sending = "sending standard input: {} of " + render.size(found.size)
     pause = QUIET_SECONDS if is_talking else None
     with waiting.told_while(lambda: sending.format(render.size(found.place)), pause, again):
-        found.send(wire)
+        send_lacking(wire, [found])
     return found.onto(spec)
 
 

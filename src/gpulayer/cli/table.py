@@ -113,8 +113,8 @@ FLAGS: dict[str, Flag] = {
                    metavar="none", type=click.Choice(["none"])),
     "source": _flag("--source", about="Send this folder with the job; none: nothing. A job here "
                     "runs in its folder.", metavar="DIR|none"),
-    "inputs": _flag("--input", about="Stage a file or an artifact at $GPULAYER_INPUT_DIR/PATH.",
-                    metavar="SRC[:PATH]", multiple=True),
+    "inputs": _flag("--input", about="Stage a file, a folder or an artifact at "
+                    "$GPULAYER_INPUT_DIR/PATH.", metavar="SRC[:PATH]", multiple=True),
     "outputs": _flag("-o", "--output", about="Keep files of the working folder that match, besides "
                      "those in $GPULAYER_OUTPUT_DIR.", metavar="GLOB", multiple=True),
     "get": _flag("--get", about="At the end, bring the outputs home: into DIR, or a folder named "

@@ -121,6 +121,9 @@ SOURCE_ENTRIES: Final = 20_000
 SOURCE_UNPACKED_BYTES: Final = 2 << 30
 """What a bundle's files may say that they hold together, and what is written of them."""
 
+FOLDER_BYTES: Final = 2 << 30
+"""The bundle of a folder that is an input."""
+
 # --- standard input of a job elsewhere ----------------------------------------------------
 PIPED_BYTES: Final = 4 << 30
 """What is taken of a pipe; a file may be of any size."""

@@ -55,6 +55,7 @@ class InputRef(Contract):
 
     artifact: Artifact = Field(description="What is staged, by digest.")
     path: SafePath = Field(description="Where: $GPULAYER_INPUT_DIR/path.")
+    unpack: bool = Field(False, description="It is a bundle, and path the folder of its files.")
 
 
 class Environment(Contract):

@@ -4,7 +4,7 @@
                             something in it, else nothing; a function brings its own folder, or the
                             package that it is in
     --source DIR | none     decides otherwise
-    --input SRC[:PATH]      a file, or an artifact, at $GPULAYER_INPUT_DIR/PATH
+    --input SRC[:PATH]      a file, a folder or an artifact, at $GPULAYER_INPUT_DIR/PATH
 
 What the plane has already is never sent again, and of a folder that was sent before no more than
 what has changed since.
@@ -14,17 +14,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import PurePosixPath
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from gpulayer.artifacts.bundle import Bundle, build_source_bundle
-from gpulayer.artifacts.seen import NOTHING_SEEN, Contents, Seen, SeenFolders
+from gpulayer.artifacts.bundle import build_source_bundle
+from gpulayer.artifacts.seen import NOTHING_SEEN, Seen, SeenFolders
 from gpulayer.clock import SystemClock
-from gpulayer.contracts.durations import bytes_text
 from gpulayer.contracts.named import ADDRESS
 from gpulayer.errors import NotFoundError, RefusedError, UsageError
-from gpulayer.sdk.sending import MISSING, Transport, put_artifact, send_bundle
+from gpulayer.sdk.sending import FileParcel, FolderParcel, Transport, send_lacking
 
 if TYPE_CHECKING:
     from gpulayer.sdk.places import Places
@@ -40,11 +38,8 @@ class Packed:
     """Names its source and inputs by digest."""
     function: dict[str, Any]
     """`function` of the origin, meaning paths inside the bundle; {} where it has none."""
-    bundle: Bundle | None
-    files: tuple[tuple[str, str, int], ...]
-    """Inputs of this machine: (path, digest, size)."""
-    before: Contents | None = field(default=None, repr=False)
-    """What the folder held when it was last looked at: perhaps it was sent then."""
+    parcels: tuple[FileParcel | FolderParcel, ...]
+    """What of this machine it names: its source first."""
 
     def onto(self, spec: Mapping[str, Any]) -> dict[str, Any]:
         """Another job of the same kind with what this one brings."""
@@ -57,27 +52,11 @@ class Packed:
 
     def say(self) -> list[str]:
         """What travels, a line each."""
-        lines = [] if self.bundle is None else [self.bundle.say()]
-        lines += [f"input: {path}, {bytes_text(size)}" for path, _, size in self.files]
-        return lines
+        return [parcel.say() for parcel in self.parcels]
 
     def send(self, transport: Transport) -> int:
         """Give the plane what it lacks; the bytes that were sent."""
-        digests = [digest for _, digest, _ in self.files]
-        if self.bundle is not None:
-            digests.append(self.bundle.digest)
-        if not digests:
-            return 0
-        missing = set(transport.call("POST", MISSING, {"digests": digests})["missing"])
-        sent = 0
-        for path, digest, size in self.files:
-            if digest in missing:
-                missing.discard(digest)
-                with open(path, "rb") as file:
-                    sent += put_artifact(transport, f"/v1/artifacts/sha256/{digest}", file, size)
-        if self.bundle is not None and self.bundle.digest in missing:
-            sent += send_bundle(transport, self.bundle, self.before)
-        return sent
+        return send_lacking(transport, self.parcels)
 
 
 def pack(
@@ -100,38 +79,31 @@ def pack(
     made = {**spec, "workload": dict(spec["workload"])}
     seen = _memory(places)
     without = () if places is None else (places.home, places.state, places.bulk)
-    bundle, before = None, None
+    parcels: list[FileParcel | FolderParcel] = []
     where = None if made["workload"].get("source") else _source(made, folder, source, function)
     if where is not None:
         if where.root.startswith(ADDRESS):
             made["workload"]["source"] = where.root
         else:
-            before = seen.last(os.path.join(os.path.realpath(where.root), where.within))
-            bundle = _built(where, without, seen, was_said=source is not None)
-            made["workload"]["source"] = ADDRESS + bundle.digest
-    files = [_input(text, folder) for text in inputs]
-    if files:
-        made["inputs"] = [
-            *(made.get("inputs") or ()),
-            *({"artifact": ADDRESS + digest, "path": path} for _, digest, _, path in files),
-        ]
+            parcels.append(_built(where, without, seen, was_said=source is not None))
+            made["workload"]["source"] = ADDRESS + parcels[0].digest
+    given = [_input(text, folder, without, seen) for text in inputs]
+    if given:
+        made["inputs"] = [*(made.get("inputs") or ()), *(ref for ref, _ in given)]
+        parcels += [parcel for _, parcel in given if parcel is not None]
     root = "" if where is None else where.root
-    return Packed(
-        made,
-        _function_inside(function or {}, root),
-        bundle,
-        tuple((local, digest, size) for local, digest, size, _ in files if local),
-        before,
-    )
+    return Packed(made, _function_inside(function or {}, root), tuple(parcels))
 
 
-def _built(where: _Source, without: Sequence[str], seen: Seen, *, was_said: bool) -> Bundle:
+def _built(where: _Source, without: Sequence[str], seen: Seen, *, was_said: bool) -> FolderParcel:
+    before = seen.last(os.path.join(os.path.realpath(where.root), where.within))
     try:
-        return build_source_bundle(where.root, within=where.within, without=without, seen=seen)
+        bundle = build_source_bundle(where.root, within=where.within, without=without, seen=seen)
     except RefusedError as error:
         if not was_said:  # nobody asked for it, so it can do without
             error.help = ("--source none", *error.help)
         raise
+    return FolderParcel(bundle, "bundle", before)
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,34 +172,42 @@ def _is_module(name: str, folder: str) -> bool:
     return bool(name) and (os.path.isfile(first + ".py") or os.path.isdir(first))
 
 
-def _input(text: str, folder: str) -> tuple[str, str, int, str]:
-    """(path here, digest, size, path there) of `SRC[:PATH]`; no path here for an artifact."""
+def _input(
+    text: str, folder: str, without: Sequence[str], seen: Seen
+) -> tuple[dict[str, Any], FileParcel | FolderParcel | None]:
+    """What the job says of `SRC[:PATH]`, and what travels; an artifact is there already."""
     if text.startswith(ADDRESS):
-        digest, _, target = text.removeprefix(ADDRESS).partition(":")
-        if not target:
+        address, _, target = text.rpartition(":")
+        if not address.startswith(ADDRESS):
             raise UsageError(
                 "usage",
                 f"--input {text}: an artifact needs a name for the job",
                 hint=f"--input {text}:data",
             )
-        return "", digest, 0, target
+        return {"artifact": address, "path": target}, None
     source, target = _split(text, folder)
     path = os.path.join(folder, source)
+    target = target or os.path.basename(os.path.normpath(path))
+    if os.path.isdir(path):
+        return _folder(path, target, without, seen)
     if not os.path.isfile(path):
-        kind = "is a folder: pack it first" if os.path.isdir(path) else "does not exist"
-        raise NotFoundError(
-            "file-not-found",
-            f"--input: {source} {kind}",
-            hint=f"tar -cf {os.path.basename(source.rstrip('/'))}.tar {source}"
-            if os.path.isdir(path)
-            else "ls",
-        )
+        raise NotFoundError("file-not-found", f"--input: {source} does not exist", hint="ls")
     import hashlib
 
     with open(path, "rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
         size = file.tell()
-    return path, digest, size, target or PurePosixPath(source).name
+    return {"artifact": ADDRESS + digest, "path": target}, FileParcel(path, digest, size)
+
+
+def _folder(
+    path: str, target: str, without: Sequence[str], seen: Seen
+) -> tuple[dict[str, Any], FolderParcel]:
+    path = os.path.realpath(path)
+    before = seen.last(os.path.join(path, ""))
+    bundle = build_source_bundle(path, without=without, seen=seen, is_data=True)
+    ref = {"artifact": ADDRESS + bundle.digest, "path": target, "unpack": True}
+    return ref, FolderParcel(bundle, f"input: {path}", before)
 
 
 def _split(text: str, folder: str) -> tuple[str, str]:

@@ -1,17 +1,20 @@
-"""Giving a plane the bytes that it lacks, and of a bundle no more than what has changed."""
+"""Giving a plane the bytes that it lacks, and of a folder no more than what has changed."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, BinaryIO, Protocol
 
 from gpulayer.artifacts.bundle import Bundle
 from gpulayer.artifacts.mending import difference
 from gpulayer.artifacts.seen import Contents
+from gpulayer.contracts.durations import bytes_text
 from gpulayer.errors import NotFoundError, RefusedError
 
 MISSING = "/v1/artifacts/missing"
+ARTIFACT = "/v1/artifacts/sha256/"
 STORING_SECONDS = 600.0
 """How long a plane may take to check and store what it was sent."""
 
@@ -32,8 +35,63 @@ class Transport(Protocol):
     ) -> Any: ...
 
 
-def put_artifact(transport: Transport, path: str, body: Any, size: int) -> int:
+class Parcel(Protocol):
+    """One artifact that travels with a job."""
+
+    @property
+    def digest(self) -> str: ...
+
+    def send(self, transport: Transport) -> int:
+        """Store it, since the plane lacks it; how many bytes were sent."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileParcel:
+    path: str
+    digest: str
+    size: int
+
+    def say(self) -> str:
+        return f"input: {self.path}, {bytes_text(self.size)}"
+
+    def send(self, transport: Transport) -> int:
+        with open(self.path, "rb") as file:
+            return put_artifact(transport, self.digest, file, self.size)
+
+
+@dataclass(frozen=True, slots=True)
+class FolderParcel:
+    bundle: Bundle
+    what: str
+    before: Contents | None = field(repr=False)
+    """What the folder held when it was last looked at: perhaps it was sent then."""
+
+    @property
+    def digest(self) -> str:
+        return self.bundle.digest
+
+    def say(self) -> str:
+        return self.bundle.say(self.what)
+
+    def send(self, transport: Transport) -> int:
+        return send_bundle(transport, self.bundle, self.before)
+
+
+def send_lacking(transport: Transport, parcels: Sequence[Parcel]) -> int:
+    """Store those that the plane lacks; how many bytes were sent."""
+    waiting = {parcel.digest: parcel for parcel in parcels}
+    if not waiting:
+        return 0
+    missing = transport.call("POST", MISSING, {"digests": list(waiting)})["missing"]
+    return sum(waiting[digest].send(transport) for digest in missing)
+
+
+def put_artifact(transport: Transport, digest: str, body: Any, size: int) -> int:
     """Store `size` bytes of a body that can be read anew; how many were sent."""
+    return _put(transport, ARTIFACT + digest, body, size)
+
+
+def _put(transport: Transport, path: str, body: Any, size: int) -> int:
     headers = {"Content-Length": str(size), "Content-Type": "application/octet-stream"}
     transport.request("PUT", path, body, headers=headers, park=STORING_SECONDS)
     return size
@@ -41,7 +99,6 @@ def put_artifact(transport: Transport, path: str, body: Any, size: int) -> int:
 
 def send_bundle(transport: Transport, bundle: Bundle, before: Contents | None) -> int:
     """Store a bundle; how many bytes were sent. `before`: what was perhaps sent earlier."""
-    path = f"/v1/artifacts/sha256/{bundle.digest}"
     if before is not None and before.digest != bundle.digest:
         head, changed = difference(before.entries, bundle.entries)
         size = len(head) + sum(entry.size for entry in changed)
@@ -51,11 +108,12 @@ def send_bundle(transport: Transport, bundle: Bundle, before: Contents | None) -
                 return chain((head,), *map(bundle.content, changed))
 
             try:
-                return put_artifact(transport, f"{path}/from/{before.digest}", _Stream(body), size)
+                path = f"{ARTIFACT}{bundle.digest}/from/{before.digest}"
+                return _put(transport, path, _Stream(body), size)
             except (NotFoundError, RefusedError) as error:
                 if error.code == "source-refused":
                     raise  # a file changed meanwhile: the whole would be no better
-    return put_artifact(transport, path, _Stream(bundle.chunks), bundle.size)
+    return put_artifact(transport, bundle.digest, _Stream(bundle.chunks), bundle.size)
 
 
 class _Stream:

@@ -23,7 +23,7 @@ from gpulayer.contracts.durations import bytes_text
 from gpulayer.contracts.named import ADDRESS
 from gpulayer.errors import RefusedError, UsageError
 from gpulayer.sdk.disk import disk_error
-from gpulayer.sdk.sending import MISSING, Transport, put_artifact
+from gpulayer.sdk.sending import Transport, put_artifact
 
 PIECE = 1 << 20
 DISK = "/var/tmp"  # noqa: S108  nothing in it has a name; elsewhere it may be memory
@@ -54,10 +54,9 @@ class StandardInput:
         self.place += len(data)
         return data
 
-    def send(self, transport: Transport) -> None:
-        """Give the plane what it lacks of it."""
-        if transport.call("POST", MISSING, {"digests": [self.digest]})["missing"]:
-            put_artifact(transport, f"/v1/artifacts/sha256/{self.digest}", self, self.size)
+    def send(self, transport: Transport) -> int:
+        """A parcel of `sending`."""
+        return put_artifact(transport, self.digest, self, self.size)
 
     def onto(self, spec: Mapping[str, Any]) -> dict[str, Any]:
         """The job that reads it."""

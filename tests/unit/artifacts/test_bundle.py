@@ -281,20 +281,25 @@ def test_a_file_that_became_a_link_is_not_followed(folder: Path):
         list(bundle.chunks())
 
 
+@pytest.mark.parametrize(
+    ("most", "shown"), [(limits.SOURCE_BYTES, "268.4 MB"), (limits.FOLDER_BYTES, "2.1 GB")]
+)
 @pytest.mark.parametrize("more", [-1, 0, 1])
-def test_a_bundle_is_as_large_as_its_limit_and_no_larger(folder: Path, more: int):
+def test_a_bundle_is_as_large_as_its_limit_and_no_larger(
+    folder: Path, more: int, most: int, shown: str
+):
     fixed = layout.size_of([Entry("bigfile", 0, 0, False), Entry("a/small", 5, 0, False)])
-    big = limits.SOURCE_BYTES - fixed + more
+    big = most - fixed + more
     listing = Listing([found("bigfile", big), found("a/small", 5)])
     if more <= 0:
-        require_limits(str(folder), listing)
+        require_limits(str(folder), listing, most)
         return
     with pytest.raises(RefusedError) as refused:
-        require_limits(str(folder), listing)
+        require_limits(str(folder), listing, most)
     error = refused.value
     assert error.code == "too-large"
-    assert "2 files of 268.4 MB" in error.message
-    assert error.why == "the largest:\n268.4 MB  bigfile\n     5 B  a/small"
+    assert f"2 files of {shown}" in error.message
+    assert error.why == f"the largest:\n{shown:>8}  bigfile\n     5 B  a/small"
     assert error.help[0].startswith("echo /bigfile >> ")
     tree(folder, {"bigfile": b""})
     subprocess.run(["sh", "-c", error.help[0]], check=True)
@@ -306,10 +311,10 @@ def test_so_many_files_and_no_more(folder: Path, more: int):
     count = limits.SOURCE_ENTRIES + more
     listing = Listing([found(f"many/{number}", number) for number in range(count)])
     if more <= 0:
-        require_limits(str(folder), listing)
+        require_limits(str(folder), listing, limits.SOURCE_BYTES)
         return
     with pytest.raises(RefusedError) as refused:
-        require_limits(str(folder), listing)
+        require_limits(str(folder), listing, limits.SOURCE_BYTES)
     assert "20,001 files" in refused.value.message
     assert len(refused.value.details["largest"]) == 10
     assert refused.value.help[0].startswith("echo /many >> ")

@@ -83,7 +83,7 @@ def test_a_head_that_makes_no_sense_is_refused(tmp_path: Path, head: bytes) -> N
     ("old", "new", "slug"),
     [
         (b"no bundle", [], "bad-bundle"),
-        (None, [["big", limits.SOURCE_BYTES, 0, False]], "too-large"),
+        (None, [["big", limits.FOLDER_BYTES, 0, False]], "too-large"),
         (None, [[f"{n}", 0, 0, False] for n in range(limits.SOURCE_ENTRIES)], "too-large"),
     ],
 )

@@ -97,7 +97,7 @@ FILES: dict[str, tuple[str, Callable[[int], str]]] = {
 }
 
 
-SOURCES = {"SOURCE_BYTES", "SOURCE_ENTRIES", "SOURCE_UNPACKED_BYTES"}
+SOURCES = {"SOURCE_BYTES", "SOURCE_ENTRIES", "SOURCE_UNPACKED_BYTES", "FOLDER_BYTES"}
 """Tried in `unit/artifacts`."""
 
 

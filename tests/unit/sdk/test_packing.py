@@ -16,6 +16,7 @@ from gpulayer.contracts.named import ADDRESS, digests_named
 from gpulayer.errors import GPULayerError, NotFoundError, UsageError
 from gpulayer.sdk.packing import Packed, pack
 from gpulayer.sdk.places import Places
+from gpulayer.sdk.sending import FolderParcel
 
 
 class Plane:
@@ -79,7 +80,9 @@ def function(name: str) -> dict[str, Any]:
 
 
 def paths(packed: Packed) -> list[str] | None:
-    return None if packed.bundle is None else [entry.path for entry in packed.bundle.entries]
+    """Of the first folder."""
+    bundles = [one.bundle for one in packed.parcels if isinstance(one, FolderParcel)]
+    return [entry.path for entry in bundles[0].entries] if bundles else None
 
 
 WHOLE = ["data/x.csv", "pkg/__init__.py", "pkg/mod.py", "tool.sh", "train.py"]
@@ -165,7 +168,6 @@ def test_inputs_are_files_by_name_or_artifacts(project: Path) -> None:
     ("text", "error", "words"),
     [
         ("absent", NotFoundError, "does not exist"),
-        ("data", NotFoundError, "is a folder"),
         (ADDRESS + "b" * 64, UsageError, "needs a name"),
     ],
 )
@@ -174,6 +176,45 @@ def test_an_input_that_is_none_is_refused(
 ) -> None:
     with pytest.raises(error, match=words):
         pack(command("true"), folder=str(project), inputs=[text])
+
+
+def test_an_input_folder_goes_whole_whatever_git_says_of_it(
+    project: Path, plane: Plane, tmp_path: Path
+) -> None:
+    (project / ".git").mkdir()
+    (project / ".gitignore").write_text("data/\n*.bin\n")
+    (project / "data" / "deep").mkdir()
+    (project / "data" / "deep" / "w.bin").write_text("w")
+    (project / "data" / ".gitignore").write_text("*\n")
+    (project / "data" / "large").write_bytes(os.urandom(5000))
+    (project / "data" / "to").symlink_to("x.csv")
+    (project / "data" / "draft").write_text("left")
+    (project / "data" / ".gpulayerignore").write_text("/draft\n")
+    folder = str(project)
+
+    def packed(*inputs: str) -> Packed:
+        return pack(command("true"), folder=folder, inputs=inputs, places=places(tmp_path))
+
+    first = packed("data/", "data:set/one", "train.py")
+    assert [(item["path"], item.get("unpack")) for item in first.spec["inputs"]] == [
+        ("data", True), ("set/one", True), ("train.py", None),
+    ]  # fmt: skip
+    assert first.spec["inputs"][0]["artifact"] == first.spec["inputs"][1]["artifact"]
+    said = first.say()[0]
+    assert said.startswith(f"input: {project}/data: 5 files, ")
+    assert "draft (.gpulayerignore)" in said
+    assert "to (a link)" in said
+    assert first.send(plane) > 5000
+    assert packed("data").send(plane) == 0, "an unchanged folder sends nothing"
+    (project / "data" / "deep" / "w.bin").write_text("changed")
+    second = packed("data")
+    assert 0 < second.send(plane) < 1000
+    out = tmp_path / "out"
+    extract_bundle(plane.artifacts.path(second.parcels[0].digest), out)
+    found = sorted(str(path.relative_to(out)) for path in out.rglob("*") if path.is_file())
+    assert found == [".gitignore", ".gpulayerignore", "deep/w.bin", "large", "x.csv"]
+    for text, name in ((".", project.name), ("data/..", project.name), ("data/deep/", "deep")):
+        assert packed(text).spec["inputs"][0]["path"] == name
 
 
 def test_what_is_sent_is_what_the_spec_names(project: Path, plane: Plane, tmp_path: Path) -> None:
@@ -216,7 +257,7 @@ def test_where_the_older_one_is_gone_all_is_sent(
     first = pack(command("python", "train.py"), folder=str(project), places=places(tmp_path))
     (project / "train.py").write_text("changed")
     second = pack(command("python", "train.py"), folder=str(project), places=places(tmp_path))
-    assert second.send(plane) == second.bundle.size  # type: ignore[union-attr]
+    assert second.send(plane) == second.parcels[0].bundle.size  # type: ignore[union-attr]
     assert first.spec != second.spec
 
 

@@ -340,6 +340,28 @@ def test_inputs_are_staged_at_their_paths(tmp_path: Path, known: dict[str, bytes
     assert (folder / "a" / "b.txt").read_bytes() == (folder / "c").read_bytes() == b"numbers"
 
 
+def test_an_input_folder_is_unpacked_at_its_path_or_not_at_all(
+    tmp_path: Path, known: dict[str, bytes]
+) -> None:
+    runner, source, data = (
+        runner_of(tmp_path, known),
+        address(known, "bundle"),
+        address(known, "data"),
+    )
+    inputs = [
+        {"artifact": source, "path": "a/set", "unpack": True},
+        {"artifact": source, "path": "a/as-it-is"},
+    ]
+    folder = Path(prepare(runner, {"inputs": inputs})["set"]["GPULAYER_INPUT_DIR"])
+    assert (folder / "a" / "set" / "pkg" / "m.py").read_text() == "x = 1"
+    assert os.access(folder / "a" / "set" / "run.sh", os.X_OK)
+    assert (folder / "a" / "as-it-is").read_bytes() == known[source.rpartition("/")[2]]
+    with pytest.raises(RefusedError) as refused:
+        prepare(runner, {"inputs": [{"artifact": data, "path": "set", "unpack": True}]})
+    assert refused.value.code == "bad-bundle"
+    assert not (tmp_path / "t1").exists()
+
+
 def test_standard_input_is_a_file_of_the_task_that_an_earlier_try_may_have_left(
     tmp_path: Path, known: dict[str, bytes]
 ) -> None:

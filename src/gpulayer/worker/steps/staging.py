@@ -30,7 +30,12 @@ def inputs(task: TaskPlan) -> None:
     for item in task.spec.get("inputs") or ():
         target = os.path.join(folder, item["path"])
         os.makedirs(os.path.dirname(target), 0o700, exist_ok=True)
-        task.artifacts.stage(_digest(item["artifact"]), target)
+        digest = _digest(item["artifact"])
+        if item.get("unpack"):
+            with task.artifacts.open(digest) as archive:
+                extract_bundle(archive, target)
+        else:
+            task.artifacts.stage(digest, target)
 
 
 def stdin(task: TaskPlan) -> None:
