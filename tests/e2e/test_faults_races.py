@@ -23,7 +23,7 @@ with gl.connect() as client:
         job.wait()
         print(*client.log_lines(job.id))
 """
-JOBS = 6
+JOBS = 4
 Done = subprocess.CompletedProcess
 
 

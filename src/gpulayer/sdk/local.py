@@ -29,6 +29,11 @@ START_SECONDS = 20.0
 """Longest wait for a plane that somebody is starting."""
 POLITE_SECONDS = 5.0
 """How long a starter waits for another one before it spawns a candidate of its own."""
+REVIVALS = 30
+"""Planes in a row that may be leaving when a call reaches them; each is waited for, and another
+terminal may do nothing but stop them."""
+LEAVE_SECONDS = 3.0
+"""How long agent and supervisor may stay after their plane."""
 TRIES = 10
 """Candidates that may die without a word (SIGKILL): any other end is told through the pipe."""
 
@@ -47,7 +52,7 @@ def ensure_plane(places: Places) -> Wire:
         _replace_older(version, places)
     else:
         start(places)
-    return Wire(places.plane_socket, revive=lambda: start(places))
+    return Wire(places.plane_socket, revive=lambda: start(places), tries=REVIVALS)
 
 
 def answers(path: str) -> bool:
@@ -94,8 +99,8 @@ def start(places: Places) -> None:
 def stop(places: Places, *, force: bool = False) -> bool:
     """End the plane, its agent and its supervisor; whether there was anything to end.
 
-    Refused by the plane while jobs run, unless `force`. Returns when all are gone. Where a killed
-    plane left agent or supervisor behind, another is started first: it knows whether jobs run.
+    Refused by the plane while jobs run, unless `force`. Returns when all are gone, but for what a
+    client has started meanwhile: that is left to it.
     """
     from gpulayer.sdk.processes import end, running, wake
     from gpulayer.sdk.siblings import dismiss
@@ -103,21 +108,49 @@ def stop(places: Places, *, force: bool = False) -> bool:
     if not running(places):
         return False
     wake(places)
-    try:
-        start(places)
-        Wire(places.plane_socket, tries=1).call("POST", "/v1/stop", {"force": force})
-    except GPULayerError as error:
-        if not force or isinstance(error, RefusedError):
-            raise
-    if force:
-        end(places)
+    for is_last in (False, False, True):
+        try:
+            _stop_plane(places, force=force)
+        except GPULayerError as error:
+            if isinstance(error, RefusedError) or (is_last and not force):
+                raise
+        if force:
+            end(places)
+        if not _is_left_over(places):
+            break
     else:
-        end(places, "plane")
         dismiss(places)
-        if not answers(places.supervisor_socket):  # else a job came in the same moment
+        if not answers(places.supervisor_socket):
             end(places, "supervisor")
     _empty(places)
     return True
+
+
+def _stop_plane(places: Places, *, force: bool) -> None:
+    """Tell the plane to end, and wait for it. Where a killed one left agent or supervisor behind,
+    another is started first: it knows whether jobs run."""
+    from gpulayer.sdk.processes import ended
+
+    start(places)
+    pid, _ = _holder(places.plane_lock)
+    with ended(int(pid or 0)):
+        Wire(places.plane_socket, tries=1).call("POST", "/v1/stop", {"force": force})
+
+
+def _is_left_over(places: Places) -> bool:
+    """Whether agent or supervisor stay without a plane; a moment is theirs to leave. Beside a new
+    plane they are no longer ours to end: it may have accepted a job."""
+    from gpulayer.sdk.processes import running
+
+    clock = SystemClock()
+    deadline = clock.monotonic() + LEAVE_SECONDS
+    while kinds := {kind for kind, _ in running(places)}:
+        if "plane" in kinds:
+            return False
+        if clock.monotonic() >= deadline:
+            return True
+        look_again()
+    return False
 
 
 def _empty(places: Places) -> None:

@@ -75,6 +75,8 @@ class Submitter:
         self._given = float("-inf")
         """When the supervisor was last told of the envelope."""
         self._last: world.World | None = None
+        self._envelope_id = ""
+        """Of `_last`."""
 
     def origin(self, extra: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
         """The origin of a submission made now, with `extra`, and its envelope's id."""
@@ -92,10 +94,9 @@ class Submitter:
             return made, self._give(seen)
 
     def confirm(self) -> None:
-        """Those jobs are accepted. Where the supervisor that was given their envelope has ended
-        meanwhile (`gpulayer stop`, at that instant), the next one has them and is given it."""
+        """Those jobs are accepted: see that a supervisor has their envelope still."""
         with self._lock:
-            if self._last is not None and not self._is_connected():
+            if self._last is not None and not self._is_kept(self._envelope_id):
                 self._give(self._last)
 
     def forget(self) -> None:
@@ -120,25 +121,21 @@ class Submitter:
         return origin_of(seen), envelope
 
     def _give(self, seen: world.World) -> str:
-        supervisor, envelope_id = world.give_envelope(self._places, seen)
+        supervisor, self._envelope_id = world.give_envelope(self._places, seen)
         if self._supervisor is not None:
             self._supervisor.close()
         self._supervisor, self._last = supervisor, seen
         self._given = self._clock.monotonic()
-        return envelope_id
+        return self._envelope_id
 
     def _is_kept(self, envelope_id: str) -> bool:
         """Whether the supervisor will have it for the job that comes."""
-        from gpulayer.runtime.frames import Refused
-
         if not self._is_connected() or self._supervisor is None:
             return False
         now = self._clock.monotonic()
         if now < self._given + SURE_SECONDS:
             return True
-        try:
-            self._supervisor.call("envelope", envelope_id=envelope_id)
-        except (Refused, EOFError, OSError):
+        if not world.has_envelope(self._supervisor, envelope_id):
             return False
         self._given = now
         return True

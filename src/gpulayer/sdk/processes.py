@@ -9,6 +9,8 @@ import os
 import select
 import signal
 import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from gpulayer.sdk.places import Places
 
@@ -49,13 +51,29 @@ def end(places: Places, *kinds: str) -> None:
     ends its tasks first. Safe to repeat."""
     for kind in kinds or ("plane", "warden", "agent", "supervisor"):
         gone = [_Watched(pid) for found, pid in running(places) if found == kind]
-        for number in (signal.SIGTERM, signal.SIGKILL):
-            for process in gone:
-                process.send(number)
-            if all(process.wait(LEAVE_SECONDS) for process in gone):
-                break
+        _end(gone)
         for process in gone:
             process.close()
+
+
+@contextmanager
+def ended(pid: int) -> Iterator[None]:
+    """The process is told to leave within; when that is left, it is gone."""
+    process = _Watched(pid)
+    try:
+        yield
+        if not process.wait(LEAVE_SECONDS):
+            _end([process])
+    finally:
+        process.close()
+
+
+def _end(gone: Sequence[_Watched]) -> None:
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        for process in gone:
+            process.send(number)
+        if all(process.wait(LEAVE_SECONDS) for process in gone):
+            break
 
 
 class _Watched:
@@ -80,7 +98,9 @@ class _Watched:
     def wait(self, seconds: float) -> bool:
         """Whether it is gone within that time."""
         if self._fd >= 0:
-            return bool(select.select([self._fd], [], [], seconds)[0])
+            poll = select.poll()
+            poll.register(self._fd, select.POLLIN)
+            return bool(poll.poll(seconds * 1000))
         for _ in range(int(seconds * 100)):
             if not self._pid or not _exists(self._pid):
                 return True

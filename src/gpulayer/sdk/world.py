@@ -170,7 +170,7 @@ def given(places: Places, world: World) -> Iterator[str]:
     supervisor, envelope_id = give_envelope(places, world)
     try:
         yield envelope_id
-        if has_ended(supervisor):  # `gpulayer stop`, at that instant: the next one has the job
+        if not has_envelope(supervisor, envelope_id):
             supervisor.close()
             supervisor, _ = give_envelope(places, world)
     finally:
@@ -183,6 +183,18 @@ def give_envelope(places: Places, world: World) -> tuple[Connection, str]:
     fds = {"cwd": world.folder_fd} if world.folder_fd >= 0 else None
     supervisor, reply = asked(places, "envelope", fds, envelope=world.envelope, keep=True)
     return supervisor, str(reply["envelope_id"])
+
+
+def has_envelope(supervisor: Connection, envelope_id: str) -> bool:
+    """Whether it has that envelope, which it is told is needed. It may have ended meanwhile (by
+    `gpulayer stop`, at that instant), or may have been told before that no job needs it."""
+    from gpulayer.runtime.frames import Refused
+
+    try:
+        supervisor.call("envelope", envelope_id=envelope_id)
+    except (Refused, EOFError, OSError):
+        return False
+    return True
 
 
 def has_ended(supervisor: Connection) -> bool:

@@ -48,6 +48,20 @@ def test_one_that_is_dropped_goes_once_its_moment_is_over_and_its_givers_have_le
     assert held.get(envelope_id) is None
 
 
+def test_one_that_a_plane_let_go_of_before_it_heard_of_its_job_stays_once_that_is_confirmed(
+    tmp_path,
+):
+    clock = Clock()
+    held = Envelopes(str(tmp_path), clock)
+    giver = object()
+    envelope_id = held.put(WORLD, keep=True, giver=giver)
+    clock.now = MOMENT_SECONDS
+    held.keep_only(())  # a plane that has just begun, and takes the job after that
+    assert held.put_again(envelope_id, giver) is True
+    held.giver_left(giver)
+    assert held.get(envelope_id) == WORLD
+
+
 def test_one_that_is_kept_is_private_and_outlives_its_holder(tmp_path):
     envelope_id = Envelopes(str(tmp_path)).put(WORLD, keep=True)
     path = tmp_path / envelope_id
