@@ -252,7 +252,7 @@ def test_following_leaves_the_job_alone_on_ctrl_c(home: LocalHome) -> None:
         person.types("\x03")
         person.sees("goes on; end it: gpulayer cancel")
         assert person.ends() == 130
-    assert ask(home, "status", "-q", job.strip()).stdout == b"running\n"
+    home.until(lambda: ask(home, "status", "-q", job.strip()).stdout == b"running\n")
     ask(home, "cancel", "--now", job.strip())
     assert ask(home, "wait", job.strip()).returncode == 137
 

@@ -70,7 +70,7 @@ def test_all_processes_of_a_node_meet_and_add_up(home: LocalHome) -> None:
 def test_two_nodes_add_up_and_the_rank_that_raised_is_the_error_not_the_one_that_lost_its_peer(
     home: LocalHome,
 ) -> None:
-    done = launch(home, "--nodes=2", "train.py", "fail")
+    done = launch(home, "--nodes=2", "--cpus=0.5", "train.py", "fail")  # one core is enough
     job = home.wire().call("GET", "/v1/jobs/last")
     assert (done.returncode, job["message"]) == (1, "rank 1: exit code 1")
     assert sorted(done.stdout.splitlines()) == SUMS

@@ -51,7 +51,7 @@ WRONG: tuple[Any, ...] = (
 )
 REFUSALS = {501, 503, 507}
 """Statuses from 500 up that say no more than no: not built, handing over, disk."""
-QUICK_SECONDS = 10.0
+QUICK_SECONDS = 30.0
 """What grows with the square of its input takes minutes; a busy machine takes a second or two."""
 
 

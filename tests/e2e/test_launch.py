@@ -20,6 +20,8 @@ from tests.support.torch_stub import home_with_launcher
 pytestmark = pytest.mark.e2e
 
 LAUNCH = [sys.executable, "-m", "gpulayer", "launch"]
+TWO_NODES = ["--nodes", "2", "--cpus", "0.5"]
+"""They fit on a machine of one core."""
 
 
 @pytest.fixture(scope="module")
@@ -258,7 +260,7 @@ def test_several_nodes_share_this_machine_and_meet(home: LocalHome) -> None:
         print(e["RANK"], e["GROUP_RANK"], e["LOCAL_RANK"], e["WORLD_SIZE"], e["MASTER_ADDR"])
         sys.stderr.write("end of " + e["RANK"])
     """
-    done = launch(home, "--nodes", "2", script(home, text))
+    done = launch(home, *TWO_NODES, script(home, text))
     assert done.returncode == 0, done.stderr
     assert sorted(done.stdout.splitlines()) == [
         f"{r} {r // 2} {r % 2} 4 127.0.0.1" for r in range(4)
@@ -276,7 +278,7 @@ def test_a_node_that_fails_ends_the_others_and_is_the_error(home: LocalHome) -> 
             sys.exit(9)
         signal.pause()
     """
-    done = launch(home, "--nodes", "2", script(home, text))
+    done = launch(home, *TWO_NODES, script(home, text))
     assert done.returncode == 9
     job = newest(home)
     assert (job["state"], job["message"]) == ("failed", "rank 3: exit code 9")
@@ -288,7 +290,7 @@ def test_a_node_that_fails_ends_the_others_and_is_the_error(home: LocalHome) -> 
 
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupt_ends_all_nodes(home: LocalHome, signum: int) -> None:
-    words = [*LAUNCH, "--nodes", "2", script(home, STAY)]
+    words = [*LAUNCH, *TWO_NODES, script(home, STAY)]
     with subprocess.Popen(
         words,
         cwd=home.work,
@@ -306,7 +308,7 @@ def test_an_interrupt_ends_all_nodes(home: LocalHome, signum: int) -> None:
 
 @pytest.mark.parametrize("victim", ["rank", "leader", "supervisor", "agent", "plane"])
 def test_nothing_of_a_gang_is_left_whoever_is_killed(home: LocalHome, victim: str) -> None:
-    words = [*LAUNCH, "-d", "--nodes", "2", script(home, STAY)]
+    words = [*LAUNCH, "-d", *TWO_NODES, script(home, STAY)]
     made = subprocess.run(words, cwd=home.work, env=home.environ, capture_output=True, text=True)
     ranks = pids(home, 2)
     leader = parent(parent(parent(ranks[1])))

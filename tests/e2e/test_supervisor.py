@@ -310,7 +310,7 @@ def test_a_running_task_cannot_be_forgotten_and_keeps_the_supervisor(home, agent
 
 LADDERS = {
     "int": (60.0, "trap 'echo got INT; exit 7' INT", b"got INT\n", 7, 7),
-    "term": (1.5, "trap 'echo got TERM; exit 8' TERM; trap '' INT", b"got TERM\n", 8, 8),
+    "term": (3.0, "trap 'echo got TERM; exit 8' TERM; trap '' INT", b"got TERM\n", 8, 8),
     "kill": (0.1, "trap '' INT TERM", b"", None, 137),
 }
 """The grace of each step, what answers, and what comes of it."""
@@ -471,11 +471,11 @@ def test_a_lease_that_is_taken_back_ends_nothing(home, agent):
     task = home.task("sleep", MARK)
     agent.call("start", task=task)
     now = time.clock_gettime(time.CLOCK_BOOTTIME)
-    agent.call("lease", until={task["task_id"]: now + 0.5})
+    agent.call("lease", until={task["task_id"]: now + 3.0})
     agent.call("lease", until={})
     other = home.task("sleep", MARK)
     agent.call("start", task=other)
-    agent.call("lease", until={other["task_id"]: now + 0.6})
+    agent.call("lease", until={other["task_id"]: now + 3.1})
     home.follow(agent, other["task_id"])
     (state,) = [t["state"] for t in agent.call("list")["tasks"] if t["task_id"] == task["task_id"]]
     assert state == "running"

@@ -53,7 +53,7 @@ class PostgresServer:
             shutil.chown(data, self._user)
             shutil.chown(self.folder, self._user)
         words = "-A trust -N -U postgres --no-instructions -E UTF8 --locale=C".split()
-        self._run("initdb", "-D", str(data), *words).wait(60)
+        self._run("initdb", "-D", str(data), *words).wait(300)
         self.start()
         self._template = self.create("gpulayer_template")
         from gpulayer.storage import Store
@@ -68,7 +68,7 @@ class PostgresServer:
         )
         for _ in range(600):
             ready = self._run("pg_isready", "-q", "-h", str(self.folder), "-t", "5")
-            if ready.wait(60) == 0:
+            if ready.wait(300) == 0:
                 return
             assert self._process.poll() is None, "the server ended"
             self._process_ended_within(0.05)
@@ -78,7 +78,7 @@ class PostgresServer:
         """SIGINT: end all connections and go; SIGQUIT: at once, without a word."""
         if self._process is not None:
             self._process.send_signal(how)
-            self._process.wait(60)
+            self._process.wait(300)
             self._process = None
 
     def kill(self) -> None:

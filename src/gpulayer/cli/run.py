@@ -28,8 +28,9 @@ from gpulayer.sdk.places import Places
 
 WAIT_SECONDS = 1.0
 """A job that has not been placed by then is worth a word about what it waits for."""
-RECORD_SECONDS = 2.0
-"""Longest wait for the plane to write down an end that this terminal has seen already."""
+RECORD_SECONDS = 10.0
+"""Longest wait for the plane to write down an end that this terminal has seen already. Its error,
+and what the next line of a script sees, come from there, on a busy machine too."""
 OURS = (124, 125, 126, 127)
 """Exit codes that may be GPUlayer's doing; the job's record says whether they are."""
 
@@ -125,7 +126,7 @@ def attached(
 
 def tell_end(wire: Wire, job_id: str, report: interrupts.ExitReport, is_talking: bool) -> None:
     """One line on a terminal; where the end is neither the job's own nor a key's, the error."""
-    job = wire.call("GET", job_path(job_id, wait=5.0), park=5.0)
+    job = wire.call("GET", job_path(job_id, wait=RECORD_SECONDS), park=RECORD_SECONDS)
     by_key = report.signal in (signal.SIGINT, signal.SIGQUIT)
     if by_key or job["reason"] == "exited" or job["state"] in ("succeeded", "cancelled"):
         if is_talking:

@@ -21,7 +21,7 @@ from gpulayer.errors import RefusedError
 from gpulayer.runtime import segments
 from tests.support.app import ask
 from tests.support.env import Env
-from tests.support.served_plane import Host, ServedPlane
+from tests.support.served_plane import FINISH_SECONDS, Host, ServedPlane
 
 STREAM = {"Accept": "text/event-stream"}
 
@@ -144,7 +144,7 @@ class Reader:
 
     def __init__(self, path: str, target: str, last_id: str = "") -> None:
         self._sock = socket.socket(socket.AF_UNIX)
-        self._sock.settimeout(20)
+        self._sock.settimeout(FINISH_SECONDS)
         self._sock.connect(path)
         head = f"GET {target} HTTP/1.1\r\nHost: x\r\nAccept: text/event-stream\r\n"
         head += f"Last-Event-ID: {last_id}\r\n" if last_id else ""
@@ -174,7 +174,7 @@ def test_news_arrives_at_once_and_a_reader_that_was_cut_off_misses_nothing(tmp_p
         reader = Reader(plane.socket, f"/v1/jobs/{job}/events")
         assert reader.next() == ("1", "submitted")
         reader.close()
-        plane.plane.cancel(job).result(20)
+        plane.plane.cancel(job).result(FINISH_SECONDS)
         again = Reader(plane.socket, f"/v1/jobs/{job}/events", last_id="1")
         assert again.next() == ("2", "finished")
         assert again.next() == ("", "end")
@@ -182,7 +182,7 @@ def test_news_arrives_at_once_and_a_reader_that_was_cut_off_misses_nothing(tmp_p
         live = plane.submit()
         reader = Reader(plane.socket, f"/v1/jobs/{live}/events")
         assert reader.next() == ("1", "submitted")
-        plane.plane.cancel(live).result(20)
+        plane.plane.cancel(live).result(FINISH_SECONDS)
         assert reader.next() == ("2", "finished")
         reader.close()
         waiting = Reader(plane.socket, f"/v1/jobs/{plane.submit()}/events")

@@ -102,10 +102,10 @@ def test_a_connection_may_rest_between_requests() -> None:
         for _ in range(2):
             writer.write(REQUEST + b"abcd")
             await reader.readuntil(b"abcd")
-            await asyncio.wait((asyncio.ensure_future(asyncio.Event().wait()),), timeout=0.5)
+            await asyncio.wait((asyncio.ensure_future(asyncio.Event().wait()),), timeout=1.5)
         assert not reader.at_eof()
 
-    told(Limits(header_seconds=0.2, body_seconds=0.2), story)
+    told(Limits(header_seconds=1.0, body_seconds=1.0), story)
 
 
 def test_one_more_connection_than_there_may_be_is_turned_away() -> None:

@@ -14,7 +14,7 @@ from gpulayer.api.handlers import Handlers
 from gpulayer.api.server import App
 from tests.support.app import ask
 from tests.support.env import Env
-from tests.support.served_plane import Host, ServedPlane
+from tests.support.served_plane import FINISH_SECONDS, Host, ServedPlane
 
 
 @pytest.fixture
@@ -84,11 +84,11 @@ def test_a_writer_that_hangs_is_said_to_be_stuck(tmp_path: Path) -> None:
     try:
         app = App(Handlers(plane.plane, plane.artifacts, Host(str(tmp_path))))
         done = plane.store.write(hang)
-        assert hangs.wait(20)
+        assert hangs.wait(FINISH_SECONDS)
         told = ask(app, "GET", "/healthz")
         assert (told.status, told.json()["status"]) == (503, "stuck")
         gate.set()
-        done.result(20)
+        done.result(FINISH_SECONDS)
         assert ask(app, "GET", "/healthz").status == 200
     finally:
         gate.set()
