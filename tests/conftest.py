@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -16,6 +17,18 @@ settings.register_profile(
     derandomize=True,  # the same examples each time: what fails, fails again
 )
 settings.load_profile("suite")
+
+
+def pytest_configure() -> None:
+    """What the tests start is interrupted and hung up by them, though whoever started the tests
+    (nohup, a shell's `&`) ignores that."""
+    for signum, action in (
+        (signal.SIGINT, signal.default_int_handler),
+        (signal.SIGQUIT, signal.SIG_DFL),
+        (signal.SIGHUP, signal.SIG_DFL),
+    ):
+        if signal.getsignal(signum) == signal.SIG_IGN:
+            signal.signal(signum, action)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -8,7 +8,6 @@ database and no clock can hold (NaN, infinity, 64 bits and more) fit nothing.
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
@@ -60,7 +59,7 @@ def _is_int(value: object) -> bool:
 
 
 def _is_float(value: object) -> bool:
-    return _is_int(value) or (isinstance(value, float) and math.isfinite(value))
+    return _is_int(value) or (isinstance(value, float) and abs(value) < 1 << _INT_BITS)
 
 
 def _is_text(value: object) -> bool:

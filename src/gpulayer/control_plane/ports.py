@@ -198,6 +198,7 @@ def then(future: Future[T], make: Callable[[T], U]) -> Future[U]:
 def after(future: Future[T], make: Callable[[Future[T]], U]) -> Future[U]:
     """The same for whatever comes, a failure too."""
     mapped: Future[U] = Future()
+    mapped.set_running_or_notify_cancel()  # what was accepted cannot be cancelled
 
     def go_on(done: Future[T]) -> None:
         try:

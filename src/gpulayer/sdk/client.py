@@ -116,14 +116,11 @@ class Client:
         made["session"] = self.session
         jobs: list[Job] = []
         for start in range(0, len(specs), BATCH_JOBS):
-            body = {
-                "jobs": [
-                    {"spec": spec, "idempotency_key": self._ids.token(26)}
-                    for spec in specs[start : start + BATCH_JOBS]
-                ],
-                "origin": made,
-                "envelope_id": envelope,
-            }
+            asked = [
+                {"spec": spec, "idempotency_key": self._ids.token(26)}
+                for spec in specs[start : start + BATCH_JOBS]
+            ]
+            body = {"jobs": asked, "origin": made, "envelope_id": envelope}
             reply = self.call("POST", "/v1/jobs/batch", body)
             self._watcher.expect([found["id"] for found in reply["jobs"]], reply["ends_after"])
             jobs += [Job(self, found) for found in reply["jobs"]]

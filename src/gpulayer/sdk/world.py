@@ -4,7 +4,8 @@
 are ignored on purpose, and the Python that is meant. It travels beside the spec over the private
 socket and starts a process from nothing of the supervisor's own. What it cannot carry (user,
 groups, namespaces, root folder) is compared instead (`sdk.identity`), and a difference is
-refused: a job never runs quietly in another world.
+refused: a job never runs quietly in another world. Longer than most: a world is worth nothing
+before the supervisor that starts the job has it, and both are written here.
 
 The command line reads the environment as it was when its process began, since its own Python may
 have changed it (PEP 538); a program gives it as it is now, as `subprocess.run` would.

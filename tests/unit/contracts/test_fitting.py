@@ -19,6 +19,7 @@ from gpulayer.errors import UsageError
         ("int", 2**63 - 1, 2**63),
         ("int", -1, True),
         ("float", 1, float("nan")),
+        ("float", -0.5, 1e308),
         ("float | None", None, float("inf")),
         ("bool", False, 0),
         ("Mapping[str, str]", {"a": "b"}, {"a": 1}),
@@ -42,6 +43,9 @@ def test_a_message_lacks_nothing_and_may_say_more() -> None:
 
 
 def test_a_machine_of_another_form_is_refused() -> None:
+    facts = {"hostname": "h", "os": "linux", "cpu_arch": "x86_64", "cpu_cores": 1e308}
+    with pytest.raises(UsageError, match="WorkerCapabilities: cpu_cores"):
+        WorkerCapabilities.from_json(facts)  # each look at where jobs fit would fail with it
     with pytest.raises(UsageError, match="GpuDevice: uuid is missing"):
         WorkerCapabilities.from_json(
             {"hostname": "h", "os": "linux", "cpu_arch": "x86_64", "cpu_cores": 2, "gpus": [{}]}
