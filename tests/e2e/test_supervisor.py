@@ -17,6 +17,8 @@ from tests.support.supervisor import Screen, SupervisorHome, alive, mark
 pytestmark = pytest.mark.e2e
 
 MARK = mark("61.25")
+SOON = 0.5
+"""Seconds for which a supervisor awaits clients, where none comes."""
 
 
 @pytest.fixture(params=["cgroup", "keeper"])
@@ -61,7 +63,10 @@ def test_whoever_starts_a_task_can_follow_it_with_the_same_request(home, agent):
     assert agent.call("list")["tasks"] == []  # nothing was said in between
 
 
-def test_the_follower_of_a_task_that_cannot_start_is_told_so_after_the_refusal(home, agent):
+def test_the_follower_of_a_task_that_cannot_start_is_told_so_after_the_refusal(home):
+    home.kill()
+    home.start(reattach_seconds=SOON)
+    agent = home.connect("agent")
     task = home.task("true", envelope_id="0" * 64, environ=None)
     agent.send_json({"op": "start", "seq": 71, "task": task, "tail": {"seq": 72}})
     refused, gone = agent.recv()[1], agent.recv()[1]
@@ -201,7 +206,7 @@ def test_a_lost_envelope_is_said_so_and_a_kept_one_outlives_the_supervisor(home,
     other = agent.call("envelope", envelope=home.envelope(umask=0o77), keep=False)["envelope_id"]
     assert (home.runtime / "envelopes" / kept).stat().st_mode & 0o777 == 0o600
     home.kill()
-    home.start()
+    home.start(reattach_seconds=SOON)
     agent = home.connect("agent")
     with pytest.raises(frames.Refused) as lost:
         agent.call("start", task=home.task("true", envelope_id=other))
@@ -259,7 +264,7 @@ def test_a_start_waits_for_a_world_that_is_brought_again(home):
 def test_a_start_does_not_wait_for_ever_for_a_client(home):
     ids = Screen(home).ids
     home.kill()
-    home.start()
+    home.start(reattach_seconds=SOON)
     agent = home.connect("agent")
     with pytest.raises(frames.Refused) as lost:
         agent.call("start", task=home.task("true", **ids, stdin="attach"))

@@ -17,6 +17,7 @@ from typing import Any
 
 import gpulayer
 from gpulayer.runtime import frames, segments
+from gpulayer.runtime.dispatch import REATTACH_SECONDS
 
 ROOT = str(Path(gpulayer.__file__).parent.parent)
 PROGRAM = (
@@ -84,18 +85,31 @@ class SupervisorHome:
         path = self.home / "supervisor.log"
         return path.read_text() if path.exists() else ""
 
-    def start(self, python: str = sys.executable, **popen: Any) -> None:
+    def start(
+        self,
+        python: str = sys.executable,
+        *,
+        reattach_seconds: float = REATTACH_SECONDS,
+        **popen: Any,
+    ) -> None:
         """Starts the supervisor and waits for its ready byte."""
-        self.process = self.spawn(python, **popen)
+        self.process = self.spawn(python, reattach_seconds=reattach_seconds, **popen)
         ready = os.read(self.process.ready, 1)
         os.close(self.process.ready)
         assert ready, f"the supervisor did not start: {self.log()}"
 
-    def spawn(self, python: str = sys.executable, **popen: Any) -> Supervisor:
+    def spawn(
+        self,
+        python: str = sys.executable,
+        *,
+        reattach_seconds: float = REATTACH_SECONDS,
+        **popen: Any,
+    ) -> Supervisor:
         """One more supervisor for this home, without waiting."""
         reader, writer = os.pipe()
         argv = [python, "-I", "-S", "-c", PROGRAM, "--home", str(self.home)]
         argv += ["--runtime", str(self.runtime), "--idle-seconds", str(self.idle_seconds)]
+        argv += ["--reattach-seconds", str(reattach_seconds)]
         argv += ["--containment", self.containment, "--ready-fd", str(writer)]
         process = Supervisor(argv, pass_fds=(writer,), **{"env": {}, **popen})
         os.close(writer)

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 FREE_BYTES = 1 << 30
 """Less free space than this is worth a word."""
+ANSWER_SECONDS = 10.0
+"""Longest silence of a supervisor that is not stopped."""
 CONTAINMENT = {
     "cgroup": "a cgroup for each task: nothing of it can get away",
     "keeper": "a keeper process for each task (no writable cgroup here)",
@@ -144,8 +146,8 @@ def _ask_supervisor(
     if not any(entry["kind"] == "supervisor" and "note" not in entry for entry in processes):
         return {}
     try:
-        with frames.connect(places.supervisor_socket, timeout=2.0) as connection:
-            hello = connection.greet("client", _version.__version__, timeout=2.0)
+        with frames.connect(places.supervisor_socket, timeout=ANSWER_SECONDS) as connection:
+            hello = connection.greet("client", _version.__version__, timeout=ANSWER_SECONDS)
             return hello if op is None else connection.call(op)
     except (OSError, EOFError, frames.Refused, frames.ProtocolError):
         return {}

@@ -29,7 +29,7 @@ class Settings:
     """How often a heartbeat is written down."""
     redeliver_seconds: float = 5.0
     """When an assignment or order that the worker has not confirmed is handed out again."""
-    settle_seconds: float = 10.0
+    settle_seconds: float = 30.0
     """After a start, how long the first worker may take to come before a job may fail for want
     of one."""
     tick_seconds: float = 1.0

@@ -51,6 +51,7 @@ class Dispatch:
         *,
         about: dict[str, Any],
         clock: Callable[[], float],
+        reattach_seconds: float,
         changed: Callable[[], object],
         leave: Callable[[], object],
     ) -> None:
@@ -69,7 +70,7 @@ class Dispatch:
         self._early: list[tuple[Peer, dict[str, Any]]] = []
         """Starts for clients that are on their way here from a supervisor that died."""
         self._is_young = True
-        self._loop.after(REATTACH_SECONDS, self._grow_up)
+        self._loop.after(reattach_seconds, self._grow_up)
         self.peers: set[Peer] = set()
 
     def accept(self, sock: socket.socket) -> None:

@@ -46,7 +46,7 @@ import time
 from gpulayer._version import __version__
 from gpulayer.runtime import cgroup, homelock, processes
 from gpulayer.runtime.digest import sha256_hex
-from gpulayer.runtime.dispatch import Dispatch
+from gpulayer.runtime.dispatch import REATTACH_SECONDS, Dispatch
 from gpulayer.runtime.envelopes import Envelopes
 from gpulayer.runtime.homelock import HomeLock
 from gpulayer.runtime.journal import Journal
@@ -69,7 +69,8 @@ LOG_BYTES = 256 << 10
 
 
 class Settings:
-    """`--home --runtime --idle-seconds --containment auto|keeper|cgroup --ready-fd --owner-fd`.
+    """`--home --runtime --idle-seconds --reattach-seconds --containment auto|keeper|cgroup
+    --ready-fd --owner-fd`.
 
     The owner's descriptor is a pipe: at its end all tasks are ended and the supervisor leaves.
     """
@@ -79,6 +80,7 @@ class Settings:
         self.home = given["--home"]
         self.runtime = given["--runtime"]
         self.idle_seconds = float(given.get("--idle-seconds", "60"))
+        self.reattach_seconds = float(given.get("--reattach-seconds", REATTACH_SECONDS))
         self.containment = given.get("--containment", "auto")
         self.ready_fd = int(given.get("--ready-fd", "-1"))
         self.owner_fd = int(given.get("--owner-fd", "-1"))
@@ -120,6 +122,7 @@ class Supervisor:
             Envelopes(os.path.join(settings.runtime, "envelopes")),
             about={"version": _version(), "containment": self._roster.containment},
             clock=time.time,
+            reattach_seconds=settings.reattach_seconds,
             changed=self._changed,
             leave=self._leave,
         )

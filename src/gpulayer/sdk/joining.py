@@ -30,6 +30,8 @@ START_SECONDS = 30.0
 """Longest wait for the first registration; the worker goes on trying after it."""
 LOOK_SECONDS = 0.25
 """How often a worker that leaves looks whether its jobs have ended."""
+ANSWER_SECONDS = 10.0
+"""Longest silence of its supervisor before it is asked anew."""
 
 
 def join(joined: Joined, address: Address, code: str, name: str | None, python: str) -> Facts:
@@ -131,25 +133,30 @@ def _tell(wire: Wire | None, facts: Facts | None, action: str) -> str:
     return ""
 
 
-def _until_idle(joined: Joined, waits: Callable[[int], object]) -> None:
-    """Return once the supervisor has no task, or is not there. The end of a task is the plane's to
-    record, so one that has ended and was not reported counts."""
+def _until_idle(
+    joined: Joined, waits: Callable[[int], object], answer_seconds: float = ANSWER_SECONDS
+) -> None:
+    """Return once the supervisor has no task, or is not there; its silence says neither. The end
+    of a task is the plane's to record, so one that has ended and was not reported counts."""
     last = 0
     while joined.runs():
-        count = _tasks(joined)
-        if not count:
+        count = _tasks(joined, answer_seconds)
+        if count == 0:
             return
-        if count != last:
+        if count is not None and count != last:
             last = count
             waits(count)
         select.select((), (), (), LOOK_SECONDS)
 
 
-def _tasks(joined: Joined) -> int:
+def _tasks(joined: Joined, answer_seconds: float) -> int | None:
+    """None: it is there, and does not say."""
     try:
-        with frames.connect(joined.places.supervisor_socket, timeout=2.0) as supervisor:
-            supervisor.greet("client", "", timeout=2.0)
+        with frames.connect(joined.places.supervisor_socket, timeout=answer_seconds) as supervisor:
+            supervisor.greet("client", "", timeout=answer_seconds)
             return len(supervisor.call("list")["tasks"])
+    except (TimeoutError, BlockingIOError):  # a busy machine, a full backlog
+        return None
     except (OSError, EOFError, frames.Refused, frames.ProtocolError):
         return 0
 

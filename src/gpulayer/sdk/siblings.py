@@ -13,6 +13,9 @@ from gpulayer.sdk.places import Places
 
 Started = Callable[[], object]
 
+ANSWER_SECONDS = 10.0
+"""Longest silence of a supervisor that is asked to leave."""
+
 
 def start_plane(places: Places, told: int, *flags: str) -> None:
     """A candidate. It writes one line into `told` when it serves or cannot (`sdk.local`)."""
@@ -49,8 +52,8 @@ def dismiss(places: Places) -> None:
 
     processes.end(places, "agent")
     try:
-        with frames.connect(places.supervisor_socket, timeout=1.0) as supervisor:
-            supervisor.greet("client", "", timeout=1.0)
+        with frames.connect(places.supervisor_socket, timeout=ANSWER_SECONDS) as supervisor:
+            supervisor.greet("client", "", timeout=ANSWER_SECONDS)
             supervisor.call("quit")
     except (OSError, EOFError, frames.Refused):
         pass  # it has work, or is not there
