@@ -20,10 +20,12 @@ from gpulayer.sdk.joined import KINDS
 from gpulayer.sdk.processes import running
 from tests.support.hosts import Host, network
 from tests.support.local_home import SECONDS, slay
+from tests.support.supervisor import alive, mark
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]
 
 SECRET = "correct-horse-battery"
+MARK = mark("67.25")
 CUT_SECONDS = float(os.environ.get("GPULAYER_TEST_CUT_SECONDS", "60"))
 """Twice the lease."""
 TORCH = os.environ.get("GPULAYER_TEST_TORCH")
@@ -146,11 +148,12 @@ def test_a_function_is_called_there(machines: TwoMachines) -> None:
 
 
 def test_a_cancel_ends_all_of_a_job_there(machines: TwoMachines) -> None:
-    job = machines.submit("--", "sh", "-c", "echo begun; setsid sleep 4321 & exec sleep 4321")
+    script = f"echo begun; setsid sleep {MARK} & exec sleep {MARK}"
+    job = machines.submit("--", "sh", "-c", script)
     machines.until_logged(job, b"begun")
     machines.first.gpulayer("cancel", job)
     machines.until(job, "cancelled")
-    assert not _processes(b"sleep\x004321")
+    assert not alive(MARK)
 
 
 def test_interrupted_by_ctrl_c_a_far_run_ends_as_its_job_does(machines: TwoMachines) -> None:
@@ -214,16 +217,3 @@ _COUNTING = "i=0; while [ $i -lt END ]; do i=$((i+1)); echo line $i; sleep 1; do
 
 def _counted(last: int) -> bytes:
     return b"".join(b"line %d\n" % number for number in range(1, last + 1))
-
-
-def _processes(mark: bytes) -> list[str]:
-    found = []
-    for name in os.listdir("/proc"):
-        if name.isdigit():
-            try:
-                with open(f"/proc/{name}/cmdline", "rb") as file:
-                    if mark in file.read():
-                        found.append(name)
-            except OSError:
-                continue  # it has just ended
-    return found

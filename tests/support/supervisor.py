@@ -286,8 +286,9 @@ class Ended:
 
 
 def mark(seconds: str) -> str:
-    """An argument of `sleep` that no other run of these tests uses at the same time."""
-    return f"{seconds}{os.getpid()}"
+    """An argument of `sleep` that no other run of these tests uses at the same time, nor begins
+    one of its own with."""
+    return f"{seconds}{os.getpid():010}"
 
 
 def alive(marker: str) -> list[int]:
