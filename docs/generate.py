@@ -11,6 +11,7 @@ import inspect
 import json
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import click
@@ -19,7 +20,7 @@ import gpulayer
 from gpulayer.cli.flags import STARTING
 from gpulayer.cli.pages import PAGES, REASONS
 from gpulayer.cli.table import FLAGS, VERBS, Flag, Verb
-from gpulayer.contracts import limits, schema
+from gpulayer.contracts import keeping, limits, schema
 from gpulayer.contracts.notyet import _VALUES as NOT_YET
 from gpulayer.contracts.states import JOB_TRANSITIONS, TASK_TRANSITIONS
 from gpulayer.errors import SLUGS
@@ -81,9 +82,18 @@ def limits_page() -> str:
     lines = ["# Limits", "", MADE]
     lines += ["Past one of these a job is refused by name, and nothing is cut."]
     lines += ["Bytes are of UTF-8 text.", "", "| limit | value | counts |", "|---|---|---|"]
-    rows = dict(_limits())
+    rows = dict(_limits(limits))
     lines += [
         f"| `{name.lower()}` | {getattr(limits, name):,} | {text} |" for name, text in rows.items()
+    ]
+    lines += ["", "## What is kept", ""]
+    lines += ["A plane and a worker that run remove by themselves what is past one of these, each"]
+    lines += ["hour, and a local plane when it leaves because it is idle. `gpulayer gc` has the"]
+    lines += ["plane do it at once; `--dry-run` lists what would go.", ""]
+    lines += ["| limit | value | counts |", "|---|---|---|"]
+    lines += [
+        f"| `{name.lower()}` | {_value(getattr(keeping, name))} | {text} |"
+        for name, text in _limits(keeping)
     ]
     return "\n".join(lines) + "\n"
 
@@ -165,9 +175,13 @@ def _diagram(moves: Mapping[Any, frozenset[Any]]) -> list[str]:
     return [*lines, "```"]
 
 
-def _limits() -> Iterator[tuple[str, str]]:
+def _value(number: float) -> str:
+    return f"{number:,.0f}" if number == int(number) else f"{number:g}"
+
+
+def _limits(table: ModuleType) -> Iterator[tuple[str, str]]:
     """(name, docstring) of each constant; one without words shares those of the next."""
-    body = ast.parse(inspect.getsource(limits)).body
+    body = ast.parse(inspect.getsource(table)).body
     for row, after in zip(body, [*body[1:], None], strict=True):
         if isinstance(row, ast.AnnAssign) and isinstance(row.target, ast.Name):
             text = ""

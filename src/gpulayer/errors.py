@@ -226,6 +226,9 @@ _TABLE: tuple[Slug, ...] = (
     # --- finding --------------------------------------------------------------------------
     Slug("job-not-found", NotFoundError, 3, 125, 404,
          "No job has that id, prefix or name. `gpulayer ps -a` lists all jobs."),
+    Slug("log-removed", NotFoundError, 3, 125, 404,
+         "The job's log was removed while it was read, to make room for newer ones. The job "
+         "itself is still listed. How much is kept stands in docs/reference/limits.md."),
     Slug("ambiguous-job", NotFoundError, 3, 125, 409,
          "Several jobs begin with that prefix. Give more characters, or the whole id."),
     Slug("artifact-not-found", NotFoundError, 3, 125, 404,

@@ -11,6 +11,10 @@ ELSEWHERE = {
         "only an archive that another program made gets it",
         "unit/artifacts/test_extract.py",
     ),
+    "log-removed": (
+        "needs a log that is removed while it is read",
+        "unit/control_plane/test_housekeeping.py",
+    ),
     "port-in-use": ("needs a port that another program holds", "e2e/test_served.py"),
     "too-large": ("its limits are megabytes", "unit/runtime/test_function_runner.py"),
     "database-unreachable": (

@@ -55,11 +55,11 @@ class MemoryLogs:
     def delete(self, job_id: str) -> int:
         return 0
 
-    def job_size(self, job_id: str) -> int:
-        return 0
+    def sizes(self) -> dict[Any, int]:
+        return {}
 
-    def job_ids(self) -> list[Any]:
-        return []
+    def sweep(self) -> None:
+        pass
 
 
 class PlaneHost:

@@ -152,9 +152,12 @@ COMPONENTS: Mapping[str, Mapping[str, str]] = {
         "serves": f"{_OBJECT} | None",
     },
     "Collected": {
-        **dict.fromkeys(("jobs", "log_bytes", "artifacts", "artifact_bytes"), "int"),
+        **dict.fromkeys(("jobs", "logs", "log_bytes", "artifacts", "artifact_bytes"), "int"),
+        **dict.fromkeys(("remains", "remains_bytes"), "int"),
         "dry_run": "bool",
+        "items": "tuple[Going, ...]",
     },
+    "Going": {**dict.fromkeys(("kind", "name", "why"), "str"), "bytes": "int"},
     "Stopping": {"stopping": "bool"},
     "Enrolment": {
         **dict.fromkeys(("code", "token", "name"), "str"),

@@ -3,6 +3,7 @@
     FOLDER/ab/abcdef...    whole and synced; written once, never changed
     FOLDER/.new/           being written; a leftover means that a writer died
     FOLDER/.damaged/       did not hold what its name says; kept for a look, never served
+    FOLDER/.lock           held by who removes a file, against who is just told that it is here
 
 A file appears by rename after its bytes are on the disk, so a name that exists is whole. All
 methods may be called by any thread of any process at the same time, and are twice-safe. Memory
@@ -12,20 +13,33 @@ does not grow with a file's size.
 from __future__ import annotations
 
 import errno
+import fcntl
 import hashlib
 import itertools
+import math
 import os
 import re
 import stat
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from io import BufferedReader
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
+from gpulayer.artifacts.syncing import flush, make_folder, sync_folder
 from gpulayer.contracts.ids import Digest
 from gpulayer.errors import GPULayerError, NotFoundError, RefusedError, StorageError
 
 CHUNK = 1 << 20
+
+
+class Stored(NamedTuple):
+    """One artifact as it lies here."""
+
+    digest: Digest
+    size: int
+    touched_at: float
+    """When it was put, or somebody was told that it is here (Unix time)."""
 
 
 class LocalArtifacts:
@@ -40,7 +54,7 @@ class LocalArtifacts:
         self._names = itertools.count()
         for made in (self.folder, self.folder / ".new", self.folder / ".damaged"):
             with _Asking(made):
-                _make_folder(made)
+                make_folder(made)
 
     def put_file(self, path: str | os.PathLike[str]) -> tuple[Digest, int]:
         """Keep a copy of a regular file; its last component may not be a symbolic link."""
@@ -83,14 +97,15 @@ class LocalArtifacts:
                 if found != digest:
                     raise _mismatch(digest, found)
             with _Asking(self.folder):
-                _flush([new for _, new in written], self.folder)
+                flush([new for _, new in written], self.folder)
                 shelves = {digest[:2]: str(self._place(digest).parent) for digest, _ in written}
                 for shelf in shelves.values():
-                    _make_folder(Path(shelf))
-                while written:
-                    digest, new = written.pop()
-                    os.replace(new, f"{shelves[digest[:2]]}/{digest}")
-                _flush(shelves.values(), self.folder)
+                    make_folder(Path(shelf))
+                with self._decided(fcntl.LOCK_SH):
+                    while written:
+                        digest, new = written.pop()
+                        os.replace(new, f"{shelves[digest[:2]]}/{digest}")
+                flush(shelves.values(), self.folder)
         finally:
             for _, new in written:
                 Path(new).unlink(missing_ok=True)
@@ -129,45 +144,53 @@ class LocalArtifacts:
             return False
         with _Asking(self.folder):
             try:
-                os.utime(f"{self.folder}/{digest[:2]}/{digest}")
+                with self._decided(fcntl.LOCK_SH):
+                    os.utime(f"{self.folder}/{digest[:2]}/{digest}")
             except FileNotFoundError:
                 return False
         return True
 
-    def delete(self, digest: str) -> int:
-        """How many bytes that freed; 0 when it was not there. A reader of it reads to the end."""
+    def delete(self, digest: str, before: float = math.inf) -> int | None:
+        """How many bytes that freed. None: it was not there, or was touched at `before` (Unix time)
+        or later, and whoever was told that it is here may count on it. Who reads it reads to its
+        end."""
         path = self._place(digest)
-        with _Asking(path):
+        with _Asking(path), self._decided(fcntl.LOCK_EX):
             try:
-                size = path.lstat().st_size
+                found = path.lstat()
+                if found.st_mtime >= before:
+                    return None
                 path.unlink()
             except FileNotFoundError:
-                return 0
-        return size
+                return None
+        return found.st_size
 
-    def digests(self) -> Iterator[Digest]:
+    def stored(self) -> Iterator[Stored]:
         """Every artifact, in order. One that goes meanwhile may be missing."""
         for shelf in sorted(self.folder.glob("[0-9a-f][0-9a-f]")):
-            yield from (Digest(path.name) for path in sorted(shelf.iterdir()))
+            for path in sorted(shelf.iterdir()):
+                try:
+                    found = path.lstat()
+                except FileNotFoundError:
+                    continue
+                yield Stored(Digest(path.name), found.st_size, found.st_mtime)
 
-    def age_seconds(self, digest: str, now: float) -> float:
-        """How long ago it was last put, at the Unix time `now`; a young one may not yet be named
-        by its job. Raises NotFoundError."""
-        try:
-            return now - self._place(digest).stat().st_mtime
-        except FileNotFoundError:
-            raise _not_found(digest) from None
-
-    def sweep(self, before: float) -> int:
-        """Delete what writers that died left behind, last touched before `before` (Unix time)."""
-        swept = 0
-        for path in (self.folder / ".new").iterdir():
-            try:
-                if path.stat().st_mtime < before:
-                    path.unlink()
-                    swept += 1
-            except FileNotFoundError:
-                continue
+    def sweep(
+        self, unfinished: float, damaged: float, *, dry_run: bool = False
+    ) -> list[tuple[str, int]]:
+        """Delete what writers that died left behind, and what was set aside, last touched before
+        these Unix times. Name and bytes of each."""
+        swept = []
+        for folder, before in ((".new", unfinished), (".damaged", damaged)):
+            for path in sorted((self.folder / folder).iterdir()):
+                try:
+                    found = path.lstat()
+                    if found.st_mtime < before:
+                        if not dry_run:
+                            path.unlink()
+                        swept.append((f"{folder}/{path.name}", found.st_size))
+                except FileNotFoundError:
+                    continue
         return swept
 
     def _new_path(self) -> Path:
@@ -181,10 +204,22 @@ class LocalArtifacts:
     def _publish(self, temporary: Path, digest: Digest) -> None:
         place = self._place(digest)
         with _Asking(place):
-            if _make_folder(place.parent):
-                _sync_folder(self.folder)
-            os.replace(temporary, place)
-            _sync_folder(place.parent)
+            if make_folder(place.parent):
+                sync_folder(self.folder)
+            with self._decided(fcntl.LOCK_SH):
+                os.replace(temporary, place)
+            sync_folder(place.parent)
+
+    @contextmanager
+    def _decided(self, how: int) -> Iterator[None]:
+        """Nobody removes a file while somebody is told that it is here, and the other way round:
+        also where several planes share the folder."""
+        lock = os.open(self.folder / ".lock", os.O_RDWR | os.O_CREAT | _SAFE, 0o600)
+        try:
+            fcntl.flock(lock, how)
+            yield
+        finally:
+            os.close(lock)
 
     def _damaged(self, path: Path) -> StorageError:
         with _Asking(path):
@@ -254,51 +289,6 @@ def _write(file: BinaryIO, path: Path, chunks: Iterable[bytes]) -> tuple[Digest,
     return Digest(seen.hexdigest()), size
 
 
-def _make_folder(path: Path) -> bool:
-    try:
-        path.mkdir(mode=0o700)
-    except FileExistsError:
-        return False
-    return True
-
-
-def _sync_folder(path: Path) -> None:
-    # A rename is on the disk only when its folder is (fsync(2)).
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _flush(paths: Collection[str], folder: Path) -> None:
-    """Put them on the disk: one by one, or at once by syncing the whole file system (syncfs(2))
-    where there are many and the system can."""
-    if len(paths) >= _MANY and _syncfs(folder):
-        return
-    for path in paths:
-        descriptor = os.open(path, os.O_RDONLY | _SAFE)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-
-
-def _syncfs(folder: Path) -> bool:
-    import ctypes
-
-    sync = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
-    if sync is None:
-        return False
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        if sync(descriptor):
-            raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
-    finally:
-        os.close(descriptor)
-    return True
-
-
 def _not_found(digest: str) -> NotFoundError:
     return NotFoundError(
         "artifact-not-found", f"There is no artifact {digest[:12]}.", hint="gpulayer ps -a"
@@ -316,4 +306,3 @@ def _mismatch(expected: str, digest: str) -> RefusedError:
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _SAFE = os.O_NOFOLLOW | os.O_CLOEXEC
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _SAFE
-_MANY = 32

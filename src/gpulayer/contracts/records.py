@@ -136,7 +136,7 @@ class Event:
     at: float
     kind: str
     """`submitted`, `decided`, `placed`, `started`, `finished`, `cancelling`, `retrying`,
-    `disconnected`, `reconnected`, `late_report`, `prepared`, ..."""
+    `disconnected`, `reconnected`, `late_report`, `log_removed`, `prepared`, ..."""
     state: str
     reason: str
     message: str = ""

@@ -225,8 +225,14 @@ class ControlPlane:
         return self._reconciler.run_once()
 
     def forget_old(self) -> Collected:
-        """What `gc` does to jobs past the limits of the history, and to nothing else."""
-        return self._housekeeping.collect(only_history=True)
+        """What `gc` does, as a plane does it by itself; of several, the one that schedules."""
+        if not self._election.is_elected:
+            return Collected()
+        return self._housekeeping.collect(by_itself=True)
+
+    def stop_forgetting(self) -> None:
+        """Have a collection that runs end soon, and no other do much. Twice-safe."""
+        self._housekeeping.stop()
 
     def gc(self, *, dry_run: bool = False, older_than: float | None = None) -> Collected:
         return self._housekeeping.collect(dry_run=dry_run, older_than=older_than)

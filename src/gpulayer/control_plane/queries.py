@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from gpulayer.contracts.ids import TaskId, WorkerId
-from gpulayer.contracts.records import Job, Task
+from gpulayer.contracts.records import Event, Job, Task
 from gpulayer.contracts.states import (
     LIVE_JOB_STATES,
     LIVE_TASK_STATES,
@@ -17,6 +17,7 @@ from gpulayer.contracts.states import (
 from gpulayer.control_plane import views
 from gpulayer.control_plane.dispatch import Dispatcher
 from gpulayer.control_plane.lifecycle import gangs
+from gpulayer.control_plane.lifecycle.jobs import log_removal
 from gpulayer.control_plane.ports import Ports, Reader
 from gpulayer.control_plane.selection import find_job
 from gpulayer.control_plane.sessions import Sessions
@@ -112,12 +113,21 @@ class Queries:
             tasks = sorted(reader.tasks(job.id), key=lambda task: task.fence)
         is_over = job.state in TERMINAL_JOB_STATES and self._is_log_complete(job, tasks)
         offsets = offsets_of(cursor)
-        if gangs.is_gang(job):
-            return self._gang_log(job, tasks, offsets, limit, is_over)
         logs, names = self._ports.logs, [TaskId(task.id) for task in tasks]
-        data = logs.read(job.id, names, offsets[0], limit)
+        if gangs.is_gang(job):
+            part = self._gang_log(job, tasks, offsets, limit, is_over)
+        else:
+            data = logs.read(job.id, names, offsets[0], limit)
+            is_all = is_over and len(data) < limit
+            part = LogPart((data,), str(offsets[0] + len(data)), is_all)
         size = sum(logs.size(job.id, name) for name in names)
-        return LogPart((data,), str(offsets[0] + len(data)), is_over and len(data) < limit, size)
+        if is_over and not size and (removal := self._removal(job)) is not None:
+            return _removed(removal, offsets, sum(task.log_size for task in tasks))
+        return part if gangs.is_gang(job) else part._replace(size=size)
+
+    def _removal(self, job: Job) -> Event | None:
+        with self._ports.store.read() as reader:
+            return log_removal(reader.events(job.id))
 
     def _gang_log(
         self, job: Job, tasks: list[Task], offsets: list[int], limit: int, is_over: bool
@@ -245,6 +255,24 @@ def _names(value: Any, name: str) -> bool:
     if isinstance(value, list | tuple):
         return any(_names(item, name) for item in value)
     return bool(value == name)
+
+
+def _removed(removal: Event, offsets: list[int], had: int) -> LogPart:
+    """A removed log, which had so many bytes: to who begins, a note; who was in the middle of it
+    cannot have the rest."""
+    if 0 < sum(offsets) < had:
+        raise NotFoundError(
+            "log-removed",
+            f"the log of {removal.job_id} was removed while it was read",
+            job_id=removal.job_id,
+            why=removal.message,
+            hint=f"gpulayer events {removal.job_id}",
+        )
+    if any(offsets):
+        return LogPart((b"",), cursor_of(offsets), True, 0)
+    text = f"{removal.message}\n".encode()
+    note = segments.encode(segments.NOTE, 0, 0, removal.at, text)
+    return LogPart((note,), str(len(note)), True, 0)
 
 
 def offsets_of(cursor: str) -> list[int]:

@@ -21,6 +21,7 @@ from gpulayer.contracts.ids import TaskId
 from gpulayer.contracts.messages import Assignment, Held, Report, ReportReply, TaskReport
 from gpulayer.contracts.records import Task
 from gpulayer.contracts.states import LIVE_TASK_STATES, TERMINAL_TASK_STATES, Reason, TaskState
+from gpulayer.control_plane.arrivals import with_what_is_here
 from gpulayer.control_plane.endings import (
     end_task,
     end_tasks,
@@ -83,6 +84,7 @@ class Reports:
         if message.capabilities is not None:
             WorkerCapabilities.from_json(message.capabilities)  # refused before it is stored
         sizes = self._keep_logs(message)
+        arrived = [with_what_is_here(news, self._ports.artifacts) for news in message.tasks]
         now, heard = self._ports.clock.now(), self._ports.clock.monotonic()
         makes_room = _makes_room(session, message) or not self._sessions.is_online(session, heard)
         is_due = heard - session.written >= self._ports.settings.seen_seconds or (
@@ -95,7 +97,7 @@ class Reports:
 
         def record(tx: Tx) -> tuple[_Notes, ReportReply]:
             notes = _Notes()
-            for news in message.tasks:
+            for news in arrived:
                 self._note(tx, session, news, sizes, notes, now)
             self._compare(tx, session, message.inventory, notes, now)
             if is_due or message.capabilities is not None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gpulayer.contracts import keeping
+
 
 @dataclass(frozen=True, slots=True)
 class Settings:
@@ -47,9 +49,12 @@ class Settings:
     """Framed log of one task."""
     pass_jobs: int = 64
     """Jobs of one shape that one scheduling pass looks at; more are left to the next."""
-    history_jobs: int = 100_000
-    history_seconds: float = 30 * 86_400.0
+    history_jobs: int = keeping.HISTORY_JOBS
+    history_seconds: float = keeping.HISTORY_SECONDS
     """Ended jobs are kept while they are among the newest of these and younger than this."""
+    logs_bytes: int = keeping.LOGS_BYTES
+    unnamed_seconds: float = keeping.UNNAMED_SECONDS
+    """These and those above are what `contracts.keeping` says of them."""
 
     token_seconds: float = 90 * 86_400.0
     """How long a person's token is good, unless asked otherwise, and the most that may be asked."""
@@ -66,8 +71,7 @@ class Settings:
     believed_seconds: float = 1.0
     """How long a credential that was looked up is taken for unchanged. What this very plane
     changes counts at once."""
-    audit_seconds: float = 365 * 86_400.0
-    """How long what was noted about credentials is kept."""
+    audit_seconds: float = keeping.AUDIT_SECONDS
 
     dispatches_at_once: bool = True
     """False: only `run_once` places jobs. For tests that choose the order of things."""

@@ -48,7 +48,7 @@ class Service(Protocol):
         """The plane's own periodic work. Called each second on a thread; safe twice."""
 
     def collect(self) -> None:
-        """Remove what the limits of the history let go."""
+        """Remove what is past the limits of what is kept. Never raises what the store does."""
 
     def wake(self) -> None:
         """Answer every parked call now, and each one to come."""
@@ -170,10 +170,9 @@ class Serving:
         self._complained = error.code
 
     async def _collect(self) -> None:
-        """Nobody waits for anything now. What goes wrong with it is no reason to stay."""
+        """Nobody waits for anything now."""
         if self.service is not None:
-            with suppress(GPULayerError):
-                await asyncio.to_thread(self.service.collect)
+            await asyncio.to_thread(self.service.collect)
 
     def _worker_gone(self) -> None:
         """A dying process closes its connection and its lock one after the other."""

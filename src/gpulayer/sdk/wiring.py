@@ -6,20 +6,26 @@ database; whoever opens it must hold the home's seat.
 
 from __future__ import annotations
 
+import logging
 import os
+import threading
 from typing import Any, Literal
 
 from gpulayer.api.handlers import Handlers, Host
 from gpulayer.artifacts.store import LocalArtifacts
 from gpulayer.clock import SystemClock, SystemIds
+from gpulayer.contracts.keeping import TIDY_SECONDS
 from gpulayer.control_plane.plane import ControlPlane
 from gpulayer.control_plane.settings import Settings
 from gpulayer.control_plane.wakeups import Wakeups
+from gpulayer.errors import GPULayerError
 from gpulayer.sdk.places import Places
 from gpulayer.sdk.shared_folder import shared_logs
 from gpulayer.storage.engine import News
 from gpulayer.storage.logs import LogFolder
 from gpulayer.storage.store import Store
+
+LOG = logging.getLogger("gpulayer.plane")
 
 
 class Wired:
@@ -37,6 +43,9 @@ class Wired:
         place = f"{os.uname().nodename}:{places.home}"
         self.store = Store(database or places.database, durability=durability, home=place)
         self._news: News | None = None
+        self._clock = SystemClock()
+        self._collects: threading.Thread | None = None
+        self._collects_at = self._clock.monotonic() + TIDY_SECONDS
         try:
             folder = artifacts or places.artifacts
             self.artifacts = LocalArtifacts(folder)
@@ -45,7 +54,7 @@ class Wired:
             wakeups = Wakeups()
             self.plane = ControlPlane(
                 self.store,
-                SystemClock(),
+                self._clock,
                 SystemIds(),
                 wakeups,
                 LogFolder(logs),
@@ -64,6 +73,10 @@ class Wired:
             raise
 
     @property
+    def _is_collecting(self) -> bool:
+        return self._collects is not None and self._collects.is_alive()
+
+    @property
     def app(self) -> Any:
         """The web stack is loaded for who has a socket."""
         from gpulayer.api.server import App
@@ -76,9 +89,19 @@ class Wired:
 
     def tick(self) -> None:
         self.plane.reconcile().result()
+        now = self._clock.monotonic()
+        if now >= self._collects_at and not self._is_collecting:
+            self._collects_at = now + TIDY_SECONDS
+            # Not on the thread of the tick: leases and deadlines do not wait for it.
+            self._collects = threading.Thread(target=self.collect, name="gpulayer-collect")
+            self._collects.start()
 
     def collect(self) -> None:
-        self.plane.forget_old()
+        """What goes wrong with it is tried again by the next one."""
+        try:
+            self.plane.forget_old()
+        except GPULayerError as error:
+            LOG.error("%s: %s %s", error.code, error, error.why)
 
     def wake(self) -> None:
         self.plane.wakeups.close()
@@ -87,6 +110,9 @@ class Wired:
         self.plane.leave()
 
     def close(self) -> None:
+        self.plane.stop_forgetting()
+        if self._collects is not None:
+            self._collects.join()
         self.plane.resign()
         self.wake()
         self.store.close()

@@ -2,6 +2,7 @@
 
 The length of a file is the one number that says how much is here, so nothing else can disagree
 with it after a crash. Nothing is synced: the worker keeps its bytes until the task is recorded.
+All logs of a job go at once, by renaming their folder to `<job>~`, which no job is called.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from gpulayer.contracts.ids import JobId, TaskId
 from gpulayer.errors import StorageError
 
 _LOCKS = 64
+_GOING = "~"
 
 
 class LogFolder:
@@ -83,28 +85,39 @@ class LogFolder:
         return b"".join(parts)
 
     def delete(self, job_id: JobId) -> int:
-        """Remove all logs of a job; how many bytes they had. Twice-safe."""
+        """Remove all logs of a job; how many bytes they had. Twice-safe, and whole or not at all
+        for who reads them: a crash in the middle leaves what `sweep` removes."""
         folder = self._job_folder(job_id)
+        going = folder + _GOING
         with _storage_errors(folder):
             try:
-                with os.scandir(folder) as entries:
-                    size = sum(entry.stat(follow_symlinks=False).st_size for entry in entries)
-                shutil.rmtree(folder)
+                size = _bytes_in(folder)
+                shutil.rmtree(going, ignore_errors=True)
+                os.rename(folder, going)
             except FileNotFoundError:
                 return 0
+            shutil.rmtree(going)
         return size
 
-    def job_size(self, job_id: JobId) -> int:
-        """Bytes of all its logs."""
-        with contextlib.suppress(FileNotFoundError), os.scandir(self._job_folder(job_id)) as found:
-            return sum(entry.stat(follow_symlinks=False).st_size for entry in found)
-        return 0
+    def sizes(self) -> dict[JobId, int]:
+        """Bytes of the logs of each job that has any here."""
+        found: dict[JobId, int] = {}
+        for name in self._names():
+            if not name.endswith(_GOING):
+                with contextlib.suppress(FileNotFoundError):  # it goes in this moment
+                    found[JobId(name)] = _bytes_in(os.path.join(self._folder, name))
+        return found
 
-    def job_ids(self) -> list[JobId]:
-        """Jobs that have logs here."""
+    def sweep(self) -> None:
+        """Remove what a `delete` that was killed left."""
+        for name in self._names():
+            if name.endswith(_GOING):
+                shutil.rmtree(os.path.join(self._folder, name), ignore_errors=True)
+
+    def _names(self) -> list[str]:
         with _storage_errors(self._folder):
             try:
-                return [JobId(name) for name in sorted(os.listdir(self._folder))]
+                return sorted(os.listdir(self._folder))
             except FileNotFoundError:
                 return []
 
@@ -122,6 +135,11 @@ class LogFolder:
 
     def _job_folder(self, job_id: JobId) -> str:
         return os.path.join(self._folder, job_id)
+
+
+def _bytes_in(folder: str) -> int:
+    with os.scandir(folder) as entries:
+        return sum(entry.stat(follow_symlinks=False).st_size for entry in entries)
 
 
 @contextlib.contextmanager

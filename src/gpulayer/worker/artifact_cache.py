@@ -3,7 +3,8 @@
     FOLDER/<digest>      whole, compared with its name; read only
     FOLDER/.<digest>     on its way
 
-The least recently used go when there are too many bytes. A file in here has one writer, which
+The least recently used go when there are too many bytes, and those that nobody has used for long
+(`contracts.keeping`). A file in here has one writer, which
 renames it into place; the tasks get reflinks of it where the file system can make them, else hard
 links, which cost nothing either. As root nothing would stop a job from writing through a hard link,
 so root's tasks get copies. What was changed all the same is noticed by its size or time, and
@@ -22,11 +23,10 @@ from collections import defaultdict
 from collections.abc import Callable
 from typing import BinaryIO
 
+from gpulayer.clock import Clock
+from gpulayer.contracts import keeping
 from gpulayer.errors import RefusedError
 
-CACHE_BYTES = 20 << 30
-DISK_PART = 0.1
-"""Of the file system, where that is less."""
 _FICLONE = 0x40049409
 """ioctl_ficlonerange(2); Linux alone."""
 _TRIES = 5
@@ -38,8 +38,11 @@ Fetch = Callable[[str, str], None]
 class ArtifactCache:
     """Any number of threads may share it."""
 
-    def __init__(self, folder: str, fetch: Fetch, most_bytes: int | None = None) -> None:
+    def __init__(
+        self, folder: str, fetch: Fetch, clock: Clock, most_bytes: int | None = None
+    ) -> None:
         self._folder = folder
+        self._clock = clock
         self._fetch = fetch
         self._most = most_bytes
         self._fetching: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
@@ -70,6 +73,23 @@ class ArtifactCache:
                     pass  # another file system, or it has just made room
             with open(target, "xb") as copy:
                 shutil.copyfileobj(source, copy, 1 << 20)
+
+    def tidy(self) -> None:
+        """Let go of what no task has used for long, and of what a fetch that was killed left."""
+        now = self._clock.now()
+        with self._room:
+            try:
+                entries = list(os.scandir(self._folder))
+            except FileNotFoundError:
+                return  # nothing was ever fetched, or the home was deleted
+            for entry in entries:
+                found = entry.stat(follow_symlinks=False)
+                if entry.name.startswith("."):
+                    is_over = now - found.st_mtime >= keeping.UPLOAD_SECONDS
+                else:
+                    is_over = now - found.st_atime >= keeping.CACHE_SECONDS
+                if is_over:
+                    self._drop(entry.name)
 
     def _at(self, digest: str) -> str:
         path = os.path.join(self._folder, digest)
@@ -117,7 +137,9 @@ class ArtifactCache:
         """The time of its last reading says when it was used last; that of its bytes stays."""
         try:
             found = os.stat(path)
-            newest = max(self._newest(), found.st_atime_ns) + 1
+            # In order of use, also where the clock was set back.
+            order = max(self._newest(), found.st_atime_ns) + 1
+            newest = max(order, int(self._clock.now() * 1e9))
             os.utime(path, ns=(newest, found.st_mtime_ns))
         except FileNotFoundError:
             pass
@@ -132,9 +154,12 @@ class ArtifactCache:
             if size <= self._limit():
                 return
             if name != keep:
-                _unlink(os.path.join(self._folder, name))
-                self._sound.pop(name, None)
+                self._drop(name)
                 size -= held
+
+    def _drop(self, name: str) -> None:
+        _unlink(os.path.join(self._folder, name))
+        self._sound.pop(name, None)
 
     def _entries(self) -> list[os.DirEntry[str]]:
         return [entry for entry in os.scandir(self._folder) if not entry.name.startswith(".")]
@@ -142,7 +167,9 @@ class ArtifactCache:
     def _limit(self) -> int:
         if self._most is None:
             disk = os.statvfs(self._folder)
-            self._most = min(CACHE_BYTES, int(disk.f_blocks * disk.f_frsize * DISK_PART))
+            self._most = min(
+                keeping.CACHE_BYTES, int(disk.f_blocks * disk.f_frsize * keeping.CACHE_DISK_PART)
+            )
         return self._most
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from gpulayer.clock import Clock, Ids
 from gpulayer.contracts.ids import LOCAL_WORKER
+from gpulayer.contracts.keeping import TIDY_SECONDS
 from gpulayer.worker.agent import Agent
 from gpulayer.worker.artifact_cache import ArtifactCache
 from gpulayer.worker.channel import WorkerChannel
@@ -24,8 +25,6 @@ from gpulayer.worker.task_runner import TaskRunner
 LOOK_SECONDS = 1.0
 DISCOVER_SECONDS = 60.0
 """How often the drivers of a machine with GPUs are asked."""
-TIDY_SECONDS = 3600.0
-"""How often workspaces are looked at for those that have stayed long enough."""
 PATIENCE_SECONDS = 1.0
 """How long a supervisor may take to appear before another one is started."""
 
@@ -64,6 +63,9 @@ class Worker:
         self._machine = ThisMachine(outside.tasks, self._environ, self._python)
         self._started_supervisor = clock.monotonic()
         self._driver: Driver | None = None
+        self._cache = ArtifactCache(
+            os.path.join(os.path.dirname(outside.tasks), "cache"), channel.get_artifact, clock
+        )
         self._has_swept = False
 
     def start(self) -> bool:
@@ -113,10 +115,7 @@ class Worker:
                 self._clock,
                 interpreter=self._python,
                 environ=self._environ,
-                artifacts=ArtifactCache(
-                    os.path.join(os.path.dirname(self._outside.tasks), "cache"),
-                    self._channel.get_artifact,
-                ),
+                artifacts=self._cache,
             ),
             self._clock,
             connect=self._connect,
@@ -157,7 +156,11 @@ class Worker:
         driver = self._driver
         assert driver is not None
         while not driver.left.wait(TIDY_SECONDS):
-            leftovers.sweep(self._outside.tasks, driver.held(), self._clock.now())
+            try:
+                leftovers.sweep(self._outside.tasks, driver.held(), self._clock.now())
+                self._cache.tidy()
+            except OSError as error:  # the next time again
+                self._outside.on_error(error)
 
 
 def _number(text: str) -> float:

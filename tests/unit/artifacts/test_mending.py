@@ -127,5 +127,5 @@ def test_a_pack_that_lies_or_ends_early_stores_nothing(artifacts: LocalArtifacts
         pack(artifacts, b"one", b"two", cut=1)
     with pytest.raises(GPULayerError):
         unpack(io.BytesIO(b"{}\n"), artifacts)
-    assert list(artifacts.digests()) == []
+    assert list(artifacts.stored()) == []
     assert not list((artifacts.folder / ".new").iterdir())

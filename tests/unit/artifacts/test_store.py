@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import subprocess
 import sys
 import tracemalloc
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -26,7 +28,9 @@ def artifacts(tmp_path: Path) -> LocalArtifacts:
 
 def written(artifacts: LocalArtifacts) -> list[str]:
     return [
-        str(p.relative_to(artifacts.folder)) for p in artifacts.folder.rglob("*") if p.is_file()
+        str(p.relative_to(artifacts.folder))
+        for p in artifacts.folder.rglob("*")
+        if p.is_file() and p.name != ".lock"
     ]
 
 
@@ -36,7 +40,7 @@ def test_a_file_is_kept_by_the_digest_of_its_bytes(artifacts: LocalArtifacts, tm
     with artifacts.open(DIGEST) as file:
         assert file.read() == TEXT
     assert artifacts.path(DIGEST).read_bytes() == TEXT
-    assert list(artifacts.digests()) == [DIGEST]
+    assert [(kept.digest, kept.size) for kept in artifacts.stored()] == [(DIGEST, len(TEXT))]
 
 
 def test_equal_bytes_are_kept_once(artifacts: LocalArtifacts):
@@ -73,7 +77,7 @@ def test_many_are_stored_at_once_or_none(artifacts: LocalArtifacts):
         artifacts.put_many([*files, (DIGEST, [b"other"])])
     assert written(artifacts) == []
     artifacts.put_many(files)
-    assert sorted(artifacts.digests()) == sorted(digest for digest, _ in files)
+    assert [kept.digest for kept in artifacts.stored()] == sorted(digest for digest, _ in files)
     assert len(written(artifacts)) == 80
 
 
@@ -82,7 +86,7 @@ def test_asking_whether_it_is_there_makes_it_young(artifacts: LocalArtifacts):
     artifacts.put_stream([TEXT])
     os.utime(artifacts.path(DIGEST), (1000.0, 1000.0))
     assert artifacts.touch(DIGEST)
-    assert artifacts.age_seconds(DIGEST, now=1600.0) < 0
+    assert [kept.touched_at > 1600.0 for kept in artifacts.stored()] == [True]
 
 
 def test_a_damaged_artifact_is_set_aside_and_never_served(artifacts: LocalArtifacts):
@@ -148,19 +152,45 @@ def test_an_open_artifact_outlives_its_deletion(artifacts: LocalArtifacts):
     with artifacts.open(DIGEST) as file:
         assert artifacts.delete(DIGEST) == len(TEXT)
         assert file.read() == TEXT
-    assert artifacts.delete(DIGEST) == 0
+    assert artifacts.delete(DIGEST) is None
     assert not artifacts.has(DIGEST)
 
 
 def test_putting_it_again_makes_it_young(artifacts: LocalArtifacts):
     artifacts.put_stream([TEXT])
     os.utime(artifacts.path(DIGEST), (1000.0, 1000.0))
-    assert artifacts.age_seconds(DIGEST, now=1600.0) == 600.0
+    assert [kept.touched_at for kept in artifacts.stored()] == [1000.0]
     artifacts.put_stream([TEXT])
-    assert artifacts.age_seconds(DIGEST, now=1600.0) < 0
-    artifacts.delete(DIGEST)
-    with pytest.raises(NotFoundError):
-        artifacts.age_seconds(DIGEST, now=1600.0)
+    assert [kept.touched_at > 1600.0 for kept in artifacts.stored()] == [True]
+
+
+@pytest.mark.parametrize("told", ["put_stream", "put_many", "touch"])
+def test_who_was_told_that_it_is_here_counts_on_it(artifacts: LocalArtifacts, told: str):
+    """Whoever decides to remove it has looked before; what counts is what is so at the removal."""
+    artifacts.put_stream([TEXT])
+    os.utime(artifacts.path(DIGEST), (1000.0, 1000.0))
+    tell = {
+        "put_stream": lambda: artifacts.put_stream([TEXT]),
+        "put_many": lambda: artifacts.put_many([(DIGEST, [TEXT])]),
+        "touch": lambda: artifacts.touch(DIGEST),
+    }[told]
+    tell()
+    assert artifacts.delete(DIGEST, before=2000.0) is None
+    os.utime(artifacts.path(DIGEST), (1000.0, 1000.0))
+    assert artifacts.delete(DIGEST, before=2000.0) == len(TEXT)
+
+
+def test_nobody_is_told_that_it_is_here_while_it_is_removed(artifacts: LocalArtifacts):
+    """Another process holds the lock of a removal: who asks waits for its outcome."""
+    artifacts.put_stream([TEXT])
+    with open(artifacts.folder / ".lock", "w") as lock, ThreadPoolExecutor(1) as pool:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        answer = pool.submit(artifacts.touch, DIGEST)
+        with pytest.raises(TimeoutError):  # without the lock it is answered in this time
+            answer.result(0.2)
+        artifacts.path(DIGEST).unlink()
+        fcntl.flock(lock, fcntl.LOCK_UN)
+        assert answer.result(60) is False
 
 
 def test_leftovers_of_dead_writers_are_swept_by_age(artifacts: LocalArtifacts):
@@ -168,7 +198,13 @@ def test_leftovers_of_dead_writers_are_swept_by_age(artifacts: LocalArtifacts):
         leftover = artifacts.folder / ".new" / name
         leftover.write_bytes(b"half")
         os.utime(leftover, (touched, touched))
-    assert artifacts.sweep(before=2000.0) == 1
+    damaged = artifacts.folder / ".damaged" / DIGEST
+    damaged.write_bytes(b"rot")
+    os.utime(damaged, (1000.0, 1000.0))
+    assert artifacts.sweep(2000.0, 500.0, dry_run=True) == [(".new/old", 4)]
+    assert len(written(artifacts)) == 3
+    assert artifacts.sweep(2000.0, 500.0) == [(".new/old", 4)]
+    assert artifacts.sweep(2000.0, 2000.0) == [(f".damaged/{DIGEST}", 3)]
     assert written(artifacts) == [".new/new"]
 
 

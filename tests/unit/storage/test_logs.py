@@ -49,10 +49,25 @@ def test_logs_are_private_and_go_with_their_job(logs: LogFolder, tmp_path: Path)
     path = tmp_path / JOB / "t1.seg"
     assert os.stat(path).st_mode & 0o777 == 0o600
     assert os.stat(path.parent).st_mode & 0o777 == 0o700
-    assert (logs.job_size(JOB), logs.job_ids()) == (3, [JOB])
+    assert logs.sizes() == {JOB: 3}
     assert logs.delete(JOB) == 3
     assert logs.delete(JOB) == 0
-    assert logs.job_ids() == []
+    assert logs.sizes() == {}
+
+
+def test_what_a_killed_removal_left_is_no_log_and_is_swept(logs: LogFolder, tmp_path: Path) -> None:
+    logs.append(JOB, T1, 0, b"abc")
+    logs.append(JOB, T2, 0, b"de")
+    (tmp_path / JOB).rename(tmp_path / f"{JOB}~")
+    (tmp_path / f"{JOB}~" / "t1.seg").unlink()
+    assert logs.sizes() == {}
+    assert logs.read(JOB, [T1, T2], 0, 10) == b""
+    logs.append(JOB, T2, 0, b"xyz")
+    assert logs.delete(JOB) == 3
+    assert os.listdir(tmp_path) == []
+    (tmp_path / f"{JOB}~").mkdir()
+    logs.sweep()
+    assert os.listdir(tmp_path) == []
 
 
 def test_a_deleted_home_is_not_made_again(tmp_path: Path) -> None:

@@ -10,8 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from gpulayer.clock import Clock, SystemClock
+from gpulayer.contracts.keeping import CACHE_SECONDS, UPLOAD_SECONDS
 from gpulayer.errors import RefusedError
 from gpulayer.worker.artifact_cache import ArtifactCache
+from tests.support.clocks import FakeClock
 
 
 class Plane:
@@ -38,8 +41,10 @@ def plane() -> Plane:
     return Plane()
 
 
-def cache_of(tmp_path: Path, plane: Plane, most: int = 1 << 30) -> ArtifactCache:
-    return ArtifactCache(str(tmp_path / "cache"), plane.fetch, most)
+def cache_of(
+    tmp_path: Path, plane: Plane, most: int = 1 << 30, clock: Clock | None = None
+) -> ArtifactCache:
+    return ArtifactCache(str(tmp_path / "cache"), plane.fetch, clock or SystemClock(), most)
 
 
 def names(tmp_path: Path) -> list[str]:
@@ -87,7 +92,7 @@ def test_a_fetch_that_breaks_off_leaves_nothing(tmp_path: Path, plane: Plane) ->
         Path(path).write_bytes(b"half")
         raise ConnectionResetError
 
-    cache = ArtifactCache(str(tmp_path / "cache"), breaks)
+    cache = ArtifactCache(str(tmp_path / "cache"), breaks, SystemClock())
     with pytest.raises(ConnectionResetError):
         cache.open("a" * 64)
     assert names(tmp_path) == []
@@ -125,3 +130,37 @@ def test_the_least_recently_used_make_room(tmp_path: Path, plane: Plane) -> None
     large = plane.put(bytes(500))
     assert cache.open(large).read() == bytes(500)  # larger than the cache, and needed now
     assert names(tmp_path) == [large]
+
+
+def test_what_no_task_uses_for_long_goes(tmp_path: Path, plane: Plane) -> None:
+    clock = FakeClock(4e9)  # later than any file that is made now
+    cache = cache_of(tmp_path, plane, clock=clock)
+    used, unused = plane.put(b"used"), plane.put(b"unused")
+    for digest in (used, unused):
+        cache.open(digest).close()
+    clock.advance(CACHE_SECONDS - 60)
+    cache.open(used).close()
+    cache.tidy()
+    assert names(tmp_path) == sorted([used, unused])
+    clock.advance(120)
+    cache.tidy()
+    assert names(tmp_path) == [used]
+    cache.open(unused).close()
+    assert plane.asked == [used, unused, unused]
+
+
+def test_what_a_killed_fetch_left_goes(tmp_path: Path, plane: Plane) -> None:
+    clock = FakeClock()
+    cache = cache_of(tmp_path, plane, clock=clock)
+    cache.tidy()  # nothing was ever fetched
+    whole = plane.put(b"whole")
+    cache.open(whole).close()
+    half = tmp_path / "cache" / f".{'0' * 64}"
+    half.write_bytes(b"half")
+    os.utime(half, (clock.now(), clock.now()))
+    clock.advance(UPLOAD_SECONDS - 1)
+    cache.tidy()
+    assert half.exists()
+    clock.advance(1)
+    cache.tidy()
+    assert names(tmp_path) == [whole]

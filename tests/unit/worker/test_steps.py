@@ -14,6 +14,7 @@ import pytest
 
 from gpulayer.artifacts import build_source_bundle
 from gpulayer.clock import SystemClock
+from gpulayer.contracts.keeping import WORKSPACE_SECONDS
 from gpulayer.contracts.messages import Assignment
 from gpulayer.errors import NotFoundError, PreparationError, RefusedError
 from gpulayer.worker.artifact_cache import ArtifactCache
@@ -73,7 +74,7 @@ def runner_of(folder: Path, known: dict[str, bytes]) -> TaskRunner:
         SystemClock(),
         interpreter="/usr/bin/python3",
         environ=WORKER_ENVIRON,
-        artifacts=ArtifactCache(str(folder / "cache"), fetch),
+        artifacts=ArtifactCache(str(folder / "cache"), fetch, SystemClock()),
     )
 
 
@@ -248,7 +249,7 @@ def test_sweeping_removes_whatever_the_job_left(runner: TaskRunner, tmp_path: Pa
     (work / "link").symlink_to(outside)
     (work / "deep").chmod(0o000)
     runner.forget("t1")
-    later = SystemClock().now() + leftovers.KEPT_SECONDS + 60
+    later = SystemClock().now() + WORKSPACE_SECONDS + 60
     assert leftovers.sweep(str(tmp_path), (), later) == 1
     assert not (tmp_path / "t1").exists()
     assert outside.read_text() == "keep"
@@ -444,7 +445,7 @@ def test_a_workspace_with_something_new_stays_for_a_day(
     Path(told["set"]["GPULAYER_OUTPUT_DIR"], "out").write_text("came home")
     runner.forget("t1")
     assert os.listdir(tmp_path / "t1") == ["work"]
-    assert leftovers.sweep(str(tmp_path), (), now + leftovers.KEPT_SECONDS - 60) == 0
-    assert leftovers.sweep(str(tmp_path), ("t1",), now + leftovers.KEPT_SECONDS + 60) == 0
-    assert leftovers.sweep(str(tmp_path), (), now + leftovers.KEPT_SECONDS + 60) == 1
+    assert leftovers.sweep(str(tmp_path), (), now + WORKSPACE_SECONDS - 60) == 0
+    assert leftovers.sweep(str(tmp_path), ("t1",), now + WORKSPACE_SECONDS + 60) == 0
+    assert leftovers.sweep(str(tmp_path), (), now + WORKSPACE_SECONDS + 60) == 1
     assert not (tmp_path / "t1").exists()

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from gpulayer.contracts.changes import NOTHING, Changes, NewEvent
 from gpulayer.contracts.decision import Decision, Fit
+from gpulayer.contracts.durations import bytes_text
 from gpulayer.contracts.ids import Fence, TaskId, WorkerId
-from gpulayer.contracts.records import Job, Result, Task
+from gpulayer.contracts.records import Event, Job, Result, Task
 from gpulayer.contracts.states import TERMINAL_JOB_STATES, JobState, Reason, TaskState
 from gpulayer.control_plane.lifecycle.moves import move_job, note_on_job
 
 _FIRMNESS = {None: 0, "int": 1, "term": 2, "kill": 3}
+_LOG_REMOVED = "log_removed"
 
 
 def submitted(job: Job) -> Changes:
@@ -19,6 +21,18 @@ def submitted(job: Job) -> Changes:
     message = f"again, after {job.retry_of}" if job.retry_of else ""
     event = NewEvent(job.id, "submitted", job.state, job.reason, job.submitted_at, message)
     return Changes(jobs=(job,), events=(event,))
+
+
+def log_removed(job: Job, size: int, now: float) -> Changes:
+    """The log of an ended job makes room for newer ones; its story says so before it goes."""
+    message = f"its log of {bytes_text(size)} was removed, to make room for newer ones"
+    event = NewEvent(job.id, _LOG_REMOVED, job.state, job.reason, now, message)
+    return Changes(events=(event,))
+
+
+def log_removal(story: Iterable[Event]) -> Event | None:
+    """Where a job's story says that its log was removed."""
+    return next((event for event in story if event.kind == _LOG_REMOVED), None)
 
 
 def placed(

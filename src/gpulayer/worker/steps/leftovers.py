@@ -6,10 +6,8 @@ from __future__ import annotations
 import os
 from collections.abc import Container
 
+from gpulayer.contracts.keeping import WORKSPACE_SECONDS
 from gpulayer.worker.steps import plan, workspace
-
-KEPT_SECONDS = 86_400.0
-"""What a task wrote into its workspace stays so long for whoever looks for it."""
 
 
 def sweep(folder: str, known: Container[str], now: float) -> int:
@@ -35,6 +33,6 @@ def _is_kept(entry: os.DirEntry[str], now: float) -> bool:
     try:
         if not os.listdir(plan.workspace(entry.path)):
             return False
-        return now - entry.stat(follow_symlinks=False).st_mtime < KEPT_SECONDS
+        return now - entry.stat(follow_symlinks=False).st_mtime < WORKSPACE_SECONDS
     except OSError:
         return False
