@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from difflib import get_close_matches
 from typing import Any, get_args
 
 from pydantic import BaseModel
@@ -33,6 +32,8 @@ _SPOKEN = {
 def nearest(root: type[BaseModel], path: tuple[str | int, ...], data: Any) -> str | None:
     """The likeliest field: one of the same object by its name, else `section.field` elsewhere, or
     one of the whole job, which is said to be that."""
+    from difflib import get_close_matches
+
     name = str(path[-1])
     here = fields_at(root, path[:-1], data)
     spoken = _SPOKEN.get(name.lower())

@@ -71,3 +71,15 @@ def test_the_package_alone_loads_next_to_nothing() -> None:
     show = f"import gpulayer, sys; print(*(m for m in {names} if m in sys.modules))"
     done = subprocess.run([sys.executable, "-c", show], capture_output=True, text=True, check=True)
     assert done.stdout == "\n"
+
+
+def test_a_plane_loads_what_its_first_answer_needs() -> None:
+    """What only some jobs, or only bad ones, ask for comes with the first of them."""
+    names = "packaging difflib rich jinja2 httpx2 psutil psycopg zipfile yaml".split()
+    show = (
+        "import sys, gpulayer.sdk.plane_process, gpulayer.sdk.plane_host, gpulayer.sdk.wiring\n"
+        "import gpulayer.sdk.serving, gpulayer.api.server, gpulayer.sdk.handover\n"
+        f"print(*(m for m in {names} if m in sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", show], capture_output=True, text=True, check=True)
+    assert done.stdout == "\n"

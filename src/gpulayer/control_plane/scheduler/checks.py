@@ -14,9 +14,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from packaging.specifiers import SpecifierSet
-from packaging.version import InvalidVersion, Version
-
 from gpulayer.contracts.decision import Check, Fit, Shape
 from gpulayer.control_plane.scheduler import devices
 from gpulayer.control_plane.scheduler.devices import number
@@ -250,6 +247,9 @@ def _meets(spec: str, have: str) -> bool | None:
     """PEP 440. A pre-release that is installed counts as what it is. None: not a version."""
     if not spec:
         return True
+    from packaging.specifiers import SpecifierSet
+    from packaging.version import InvalidVersion, Version
+
     try:
         return SpecifierSet(spec).contains(Version(have), prereleases=True)
     except InvalidVersion:
