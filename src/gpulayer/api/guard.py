@@ -139,8 +139,20 @@ class Guard:
 
 
 def _job(plane: ControlPlane, route: Route, call: Call) -> Relation:
-    job = plane.find(call.path["selector"])
-    me = call.principal
+    return _relation_to(call.path["selector"], plane, call.principal)
+
+
+def _jobs(plane: ControlPlane, route: Route, call: Call) -> Relation:
+    """The furthest of them. Of a body that names none, what is asked for is one's own."""
+    named = call.body.get("jobs") if isinstance(call.body, dict) else None
+    if not isinstance(named, list):
+        return Relation.OWN
+    found = {_relation_to(str(name), plane, call.principal) for name in named}
+    return max(found, key=tuple(Relation).index, default=Relation.OWN)
+
+
+def _relation_to(selector: str, plane: ControlPlane, me: Principal) -> Relation:
+    job = plane.find(selector, owner=me.owner)
     if me.role is Role.WORKER:
         is_mine = any(task.job_id == job.id for task in plane.tasks_of(me.worker_id))
         return Relation.OWN if is_mine else Relation.OTHER
@@ -188,6 +200,7 @@ def _artifact(plane: ControlPlane, route: Route, call: Call) -> Relation:
 
 _RELATIONS = {
     "job": _job,
+    "jobs": _jobs,
     "task": _task,
     "worker": _worker,
     "speaker": _speaker,

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol
 
 from gpulayer._version import __version__
 from gpulayer.api.answers import PARK_SECONDS, Call, Parked, Raw
+from gpulayer.api.authorize import Relation, may
 from gpulayer.api.files import Files
 from gpulayer.api.guard import Guard
 from gpulayer.api.rights import Rights
@@ -25,10 +26,11 @@ from gpulayer.api.watching import Watching
 from gpulayer.artifacts.store import LocalArtifacts
 from gpulayer.contracts.fitting import fitted
 from gpulayer.contracts.messages import WIRE
+from gpulayer.contracts.principals import Role
 from gpulayer.control_plane.plane import ControlPlane
 from gpulayer.control_plane.ports import then
 from gpulayer.control_plane.wakeups import ANY_JOB, Wakeups, job_topic
-from gpulayer.errors import RefusedError
+from gpulayer.errors import RefusedError, UsageError
 from gpulayer.runtime import segments
 
 STOP_SECONDS = 15.0
@@ -40,6 +42,7 @@ LONGEST = segments.MAX_RECORD + segments.HEADER.size
 
 _BATCH = {"jobs": "tuple[Mapping[str, Any], ...]"}
 _CANCEL = {"mode": "str", "grace_seconds": "float"}
+_CANCEL_MANY = {**_CANCEL, "jobs": "tuple[str, ...]", "all": "bool"}
 _GC = {"dry_run": "bool", "older_than": "float | None"}
 _STOP = {"force": "bool"}
 _TAKEOVER = {"socket": "str", "version": "str", "kind": "str"}
@@ -208,12 +211,26 @@ class Handlers(Rights, Speaking, Watching, Files):
 
     def cancel(self, call: Call) -> Any:
         body = fitted("a cancel", call.body, _CANCEL)
-        job = self._plane.cancel(
-            call.path["selector"],
-            mode=body.get("mode", "term"),
-            grace_seconds=float(body.get("grace_seconds", 10.0)),
-        )
-        return then(job, lambda asked: self._plane.job(asked.id))
+        asked = self._plane.cancel(call.path["selector"], **_picked(body, _CANCEL))
+        return then(asked, lambda before: self._plane.job(before[0].id))
+
+    def cancel_many(self, call: Call) -> Any:
+        """`jobs`, or with `all` every unfinished one that the caller may end."""
+        body = fitted("a cancel", call.body, _CANCEL_MANY)
+        named, is_all = body.get("jobs"), body.get("all", False)
+        if is_all != (named is None):
+            raise UsageError("usage", "a cancel of many names the jobs, or says that it means all")
+        me = call.principal
+        is_anybodys = may(me.role, "job.act", Relation.OTHER) if is_all else me.role is Role.LOCAL
+        owner = None if is_anybodys else me.owner
+        asked = self._plane.cancel(named, owner=owner, **_picked(body, _CANCEL))
+
+        def told() -> Any:
+            before = asked.result()
+            had_ended = [job.id for job in before if job.finished_at is not None]
+            return {"jobs": [self._plane.job(job.id) for job in before], "had_ended": had_ended}
+
+        return self._disk.submit(told)  # of many this takes a while: not on the writer's thread
 
     def retry(self, call: Call) -> Any:
         body = fitted("a retry", call.body, SUBMISSION)
@@ -269,3 +286,7 @@ class Handlers(Rights, Speaking, Watching, Files):
 
     def takeover(self, call: Call) -> Any:
         return self._host.takeover(fitted("a takeover", {"socket": "", **call.body}, _TAKEOVER))
+
+
+def _picked(body: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    return {name: body[name] for name in names if name in body}

@@ -24,10 +24,15 @@ class Route:
     """What it does, as `api.authorize` names it."""
     object: str = ""
     """On what: `job`, `task`, `worker`, `token` or `artifact` of the path, `speaker` (the worker
-    that the body names), or nothing in particular."""
+    that the body names) or `jobs` (those that it names), or nothing in particular."""
     parks: bool = False
     body_bytes: int = JSON_BYTES
     """Most that a body may hold; 0: what the disk takes."""
+
+    @property
+    def is_told_by_body(self) -> bool:
+        """Whether the body must be read to know the object."""
+        return self.object in ("speaker", "jobs")
 
 
 # fmt: off
@@ -53,6 +58,8 @@ ROUTES: tuple[Route, ...] = (
           "job.look", "job", parks=True),
     Route("cancel", "POST", "/v1/jobs/{selector}/cancel", "Ask for the end of a job.",
           "job.act", "job"),
+    Route("cancel_many", "POST", "/v1/jobs/cancel", "Ask for the end of many jobs, all or none.",
+          "job.act", "jobs", body_bytes=BATCH_BYTES),
     Route("retry", "POST", "/v1/jobs/{selector}/retry", "A new job like this one.",
           "job.act", "job"),
     Route("put_artifact", "PUT", "/v1/artifacts/sha256/{digest}", "Store bytes by digest.",

@@ -74,7 +74,7 @@ class App:
                     body = await self._body(request, route)
                     is_unread = False
                     call = dataclasses.replace(call, body=body)
-                    if route.object == "speaker":  # the body says who
+                    if route.is_told_by_body:
                         guard.check(route, call)
                     answer = guard.held(call.principal, handler(call))
                     if isinstance(answer, sse.Stream):
@@ -124,7 +124,7 @@ class App:
             last_id=request.headers.get("last-event-id", ""),
         )
         call = guard.named(call)
-        if route.object != "speaker":
+        if not route.is_told_by_body:
             guard.check(route, call)
         return call
 

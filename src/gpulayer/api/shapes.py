@@ -64,6 +64,12 @@ COMPONENTS: Mapping[str, Mapping[str, str]] = {
         "envelope_id?": "str | None",
     },
     "Ending": {"mode?": "str", "grace_seconds?": "float"},
+    "EndingMany": {
+        "mode?": "str",
+        "grace_seconds?": "float",
+        "jobs?": "tuple[str, ...]",
+        "all?": "bool",
+    },
     "Collection": {"dry_run?": "bool", "older_than?": "float | None"},
     "Stop": {"force?": "bool"},
     "Takeover": {"socket?": "str", "version?": "str", "kind?": "str"},
@@ -94,6 +100,7 @@ COMPONENTS: Mapping[str, Mapping[str, str]] = {
     "Output": {"path": "str", "digest": "str", "size": "int", "executable": "bool"},
     "Accepted": {"id": "str", "name": "str", "state": "str", "session": "str | None"},
     "Jobs": {"jobs": "tuple[Job, ...]"},
+    "Ended": {"jobs": "tuple[Job, ...]", "had_ended": "tuple[str, ...]"},
     "BatchAccepted": {"jobs": "tuple[Accepted, ...]", "ends_after": "int"},
     "Ends": {"jobs": "tuple[Job, ...]", "next": "int"},
     "Event": {
@@ -209,6 +216,7 @@ ROUTES: Mapping[str, Shape] = {
     "decision": Shape("Decision"),
     "logs": Shape("bytes", query={"offset": "str", **_WAIT}),
     "cancel": Shape("Job", "Ending"),
+    "cancel_many": Shape("Ended", "EndingMany"),
     "retry": Shape("Job", "Retry"),
     "put_artifact": Shape("Stored", "bytes"),
     "get_artifact": Shape("bytes"),

@@ -81,9 +81,10 @@ class ControlPlane:
     def submit(self, submissions: Sequence[Submission]) -> Future[list[Job]]:
         return self._desk.submit(submissions)
 
-    def cancel(self, selector: str, **how: Any) -> Future[Job]:
-        """`mode`, `grace_seconds`, `reason`, `session`; see `SubmissionDesk.cancel`."""
-        return self._desk.cancel(selector, **how)
+    def cancel(self, selectors: str | Sequence[str] | None, **how: Any) -> Future[list[Job]]:
+        """One job, many, or all: `mode`, `grace_seconds`, `owner`; see `SubmissionDesk.cancel`."""
+        named = [selectors] if isinstance(selectors, str) else selectors
+        return self._desk.cancel(named, **how)
 
     def cancel_session(self, session: str) -> Future[list[Job]]:
         return self._desk.cancel_session(session, Reason.SHUTDOWN)

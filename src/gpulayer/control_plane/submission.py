@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
@@ -119,24 +119,20 @@ class SubmissionDesk:
         return then(written, lambda done: done[0][0])
 
     def cancel(
-        self,
-        selector: str,
-        *,
-        mode: str = "term",
-        grace_seconds: float = 10.0,
-        reason: Reason = Reason.USER,
-        session: str | None = None,
-    ) -> Future[Job]:
-        """At once while queued; else asked for, until the task has ended. Twice-safe."""
-        if mode not in _MODES:
-            ways = ", ".join(_MODES)
-            raise UsageError("usage", f"no way to cancel is called {mode!r}; there are {ways}")
+        self, selectors: Iterable[str] | None, *, owner: str | None = None, **how: Any
+    ) -> Future[list[Job]]:
+        """At once while queued; else asked for, until the task has ended. Twice-safe, and all or
+        none: every selector is known before one job is ended. None: all unfinished jobs, of
+        `owner` where one is named; `last` is the owner's too. `how`: `mode` and `grace_seconds`.
+        The answer has the jobs as they were before."""
 
-        def ask(tx: Tx) -> tuple[Job, set[str]]:
-            job = find_job(tx, selector, session)
-            return self._cancel(tx, job, mode, grace_seconds, reason)
+        def chosen(tx: Tx) -> list[Job]:
+            if selectors is not None:
+                return [find_job(tx, selector, owner=owner) for selector in selectors]
+            live = tx.jobs(states=LIVE_JOB_STATES)
+            return [job for job in live if owner is None or job.owner == owner]
 
-        return then(self._ports.write(ask, durable=True), self._told)
+        return self._end(chosen, Reason.USER, **how)
 
     def cancel_session(
         self, session: str | None, reason: Reason = Reason.SHUTDOWN
@@ -144,17 +140,34 @@ class SubmissionDesk:
         """All unfinished jobs that were submitted through one SDK session, which is ending; None:
         all of them, since the plane is."""
 
-        def ask(tx: Tx) -> list[tuple[Job, set[str]]]:
-            mine = [
-                job
-                for job in tx.jobs(states=LIVE_JOB_STATES)
-                if session is None or job.origin.get("session") == session
-            ]
-            return [self._cancel(tx, job, "term", 2.0, reason) for job in mine]
+        def mine(tx: Tx) -> list[Job]:
+            live = tx.jobs(states=LIVE_JOB_STATES)
+            return [job for job in live if session in (None, job.origin.get("session"))]
 
-        return then(
-            self._ports.write(ask, durable=True), lambda told: [self._told(one) for one in told]
-        )
+        return self._end(mine, reason, grace_seconds=2.0)
+
+    def _end(
+        self,
+        chosen: Callable[[Tx], list[Job]],
+        reason: Reason,
+        *,
+        mode: str = "term",
+        grace_seconds: float = 10.0,
+    ) -> Future[list[Job]]:
+        if mode not in _MODES:
+            ways = ", ".join(_MODES)
+            raise UsageError("usage", f"no way to cancel is called {mode!r}; there are {ways}")
+
+        def ask(tx: Tx) -> tuple[list[Job], set[str]]:
+            jobs = list({job.id: job for job in chosen(tx)}.values())
+            topics = [self._cancel(tx, job, mode, float(grace_seconds), reason) for job in jobs]
+            return jobs, set().union(*topics)
+
+        def told(done: tuple[list[Job], set[str]]) -> list[Job]:
+            self._ports.wakeups.publish(*done[1])
+            return done[0]
+
+        return then(self._ports.write(ask, durable=True), told)
 
     def _accept(
         self, submission: Submission, now: float, retry_of: JobId | None = None
@@ -246,19 +259,15 @@ class SubmissionDesk:
 
     def _cancel(
         self, tx: Tx, job: Job, mode: str, grace_seconds: float, reason: Reason
-    ) -> tuple[Job, set[str]]:
+    ) -> set[str]:
+        """Whom it concerns."""
         changes = rules.cancelled(job, mode, grace_seconds, reason, self._ports.clock.now())
         if not changes:
-            return job, set()
+            return set()
         commit(tx, changes)
         held = () if job.state is JobState.QUEUED else tx.live_tasks(job_id=job.id)
         workers = {worker_topic(task.worker_id) for task in held}
-        return tx.job(job.id) or job, workers | {job_topic(job.id), ANY_JOB}
-
-    def _told(self, told: tuple[Job, set[str]]) -> Job:
-        job, topics = told
-        self._ports.wakeups.publish(*topics)
-        return job
+        return workers | {job_topic(job.id), ANY_JOB}
 
 
 def fitted_origin(given: Mapping[str, Any]) -> Mapping[str, Any]:

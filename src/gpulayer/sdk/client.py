@@ -14,13 +14,11 @@ from gpulayer.api.paths import job_path
 from gpulayer.clock import SystemIds
 from gpulayer.errors import UsageError
 from gpulayer.sdk import log_lines
+from gpulayer.sdk.accepting import BATCH_JOBS, accepted
 from gpulayer.sdk.describe import ANYWHERE, spec_of
 from gpulayer.sdk.job import Job
 from gpulayer.sdk.watcher import Watcher
 from gpulayer.sdk.work import spec_for
-
-BATCH_JOBS = 1_000
-"""Jobs of one request; longer lists go in several."""
 
 
 class Transport(Protocol):
@@ -114,18 +112,16 @@ class Client:
         specs, origin = self._carried(specs, origin or {}, brings or {})
         made, envelope = self._submitter.origin(origin)
         made["session"] = self.session
-        jobs: list[Job] = []
-        for start in range(0, len(specs), BATCH_JOBS):
-            asked = [
-                {"spec": spec, "idempotency_key": self._ids.token(26)}
-                for spec in specs[start : start + BATCH_JOBS]
-            ]
-            body = {"jobs": asked, "origin": made, "envelope_id": envelope}
-            reply = self.call("POST", "/v1/jobs/batch", body)
-            self._watcher.expect([found["id"] for found in reply["jobs"]], reply["ends_after"])
-            jobs += [Job(self, found) for found in reply["jobs"]]
-            self._submitter.confirm()
-        return jobs
+        asked = [{"spec": spec, "idempotency_key": self._ids.token(26)} for spec in specs]
+        batches = (
+            {"jobs": asked[at : at + BATCH_JOBS], "origin": made, "envelope_id": envelope}
+            for at in range(0, len(asked), BATCH_JOBS)
+        )
+        return [Job(self, found) for found in accepted(self.call, batches, self._expect)]
+
+    def _expect(self, reply: Mapping[str, Any]) -> None:
+        self._watcher.expect([found["id"] for found in reply["jobs"]], reply["ends_after"])
+        self._submitter.confirm()
 
     def _carried(
         self,

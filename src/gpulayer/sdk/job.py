@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
 from gpulayer.contracts.states import TERMINAL_JOB_STATES
 from gpulayer.errors import GPULayerError, JobError, JobTimedOutError
+from gpulayer.sdk import accepting
 from gpulayer.sdk.failures import failure_of
 
 if TYPE_CHECKING:
@@ -161,3 +162,9 @@ class Job:
         from html import escape
 
         return f"<code>{escape(self.id)}</code> <b>{escape(str(self._found.get('state')))}</b>"
+
+
+def cancel_all(jobs: Sequence[Job]) -> None:
+    """As `Job.cancel` of each, for jobs of one client."""
+    if jobs:
+        accepting.cancel(jobs[0]._client.call, [job.id for job in jobs])

@@ -15,7 +15,7 @@ from gpulayer.sdk.client import Client, as_completed
 from gpulayer.sdk.connect import current
 from gpulayer.sdk.describe import require_known, spec_of
 from gpulayer.sdk.entrypoint import entrypoint_of
-from gpulayer.sdk.job import Job
+from gpulayer.sdk.job import Job, cancel_all
 from gpulayer.sdk.values import require_portable
 
 P = ParamSpec("P")
@@ -135,8 +135,7 @@ class Map:
 
     def cancel(self) -> None:
         """Ask for the end of every job that has not ended."""
-        for job in self.jobs:
-            job.cancel()
+        cancel_all(self.jobs)
 
     def as_completed(self) -> Iterator[Job]:
         """The jobs in the order in which they end."""

@@ -79,7 +79,7 @@ def test_what_has_no_row_is_nobodys() -> None:
 @pytest.mark.parametrize("route", ROUTES, ids=lambda route: route.name)
 def test_every_route_has_a_row_and_an_object_that_is_known(route: Route) -> None:
     assert route.action in TABLE
-    assert route.object in ("", "job", "task", "worker", "token", "artifact", "speaker")
+    assert route.object in ("", "job", "task", "worker", "token", "artifact", "speaker", "jobs")
     if "{" in route.path:
         assert route.object or route.action == "artifact.mend"  # of a person: any base
 
@@ -102,13 +102,15 @@ def submitted(plane: Env, owner: str, **spec: Any) -> str:
     return str(plane.plane.submit([asked]).result(0)[0].id)
 
 
-def body_of(route: Route, relation: Relation, role: Role) -> Any:
+def body_of(env: Env, route: Route, relation: Relation, role: Role) -> Any:
     if route.method == "GET":
         return None
     if route.method == "PUT":
         return b"data"
     if route.object == "speaker":
         return {"worker_id": "mine" if relation is OWN else "other"}
+    if route.object == "jobs":
+        return {"jobs": [a_job(env, role, OWN), a_job(env, role, relation)]}
     return {}
 
 
@@ -124,7 +126,9 @@ def test_a_request_is_let_through_exactly_where_the_table_says(
         token = door.token(role, owner=me)
     for relation in objects_of(route, role):
         path = prepared(door, route, role, relation)
-        status, answer = door.ask(route.method, path, body_of(route, relation, role), token=token)
+        status, answer = door.ask(
+            route.method, path, body_of(door.env, route, relation, role), token=token
+        )
         allowed = may(role, route.action, relation)
         refusal = answer["error"]["code"] if status >= 400 and isinstance(answer, dict) else ""
         if allowed:
@@ -147,7 +151,7 @@ def objects_of(route: Route, role: Role) -> tuple[Relation, ...]:
         return (OTHER, OWN) if role is Role.WORKER else (OTHER,)
     if route.object == "task" and role is not Role.WORKER:
         return (OTHER,)
-    if route.object == "job" and role is Role.WORKER:
+    if route.object in ("job", "jobs") and role is Role.WORKER:
         return (OTHER, OWN)
     return (OTHER, ENDED, OWN)
 

@@ -138,6 +138,7 @@ def test_the_answers_of_a_life_of_a_job_are_what_is_described(app: App) -> None:
     _conforms("decision", ask(app, "GET", f"{path}/decision"))
     _conforms("jobs", ask(app, "GET", "/v1/jobs?all=1"))
     _conforms("cancel", ask(app, "POST", f"{path}/cancel", {}))
+    _conforms("cancel_many", ask(app, "POST", "/v1/jobs/cancel", {"all": True}))
     _conforms("retry", ask(app, "POST", f"{path}/retry", {}))
     _conforms("submit_batch", ask(app, "POST", "/v1/jobs/batch", {"jobs": [{"spec": spec}]}))
     _conforms("plan", ask(app, "POST", "/v1/plan", {"spec": spec}))

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from gpulayer.control_plane.submission import Submission
-from gpulayer.errors import GPULayerError, RefusedError, SpecError, UsageError
+from gpulayer.errors import GPULayerError, NotFoundError, RefusedError, SpecError, UsageError
 from tests.support.env import Env
 
 
@@ -114,6 +114,24 @@ def test_leaving_cancels_the_jobs_of_one_session_and_no_others() -> None:
         assert (env.state(queued), env.state(foreign)) == ("cancelled", "queued")
         worker.finish(running, code=143, outcome="cancelled")
         assert env.job(running).reason == "shutdown"
+
+
+def test_many_are_cancelled_in_one_commit_or_none_of_them() -> None:
+    with Env() as env:
+        jobs = [env.submit(name=name) for name in ("first", "second", "third")]
+        with pytest.raises(NotFoundError):
+            env.plane.cancel([*jobs, "nobody"]).result(0)
+        assert [env.state(job) for job in jobs] == ["queued"] * 3
+        before, commits = env.plane.cancel(jobs[2]).result(0), env.store.commits
+        asked = env.plane.cancel(["first", jobs[0], "second", jobs[2]]).result(0)
+        assert env.store.commits == commits + 1
+        assert [(job.id, job.state) for job in asked] == [
+            (jobs[0], "queued"),
+            (jobs[1], "queued"),
+            (jobs[2], "cancelled"),
+        ]
+        assert [job.state for job in before] == ["queued"]
+        assert [env.state(job) for job in jobs] == ["cancelled"] * 3
 
 
 def test_a_cancel_needs_a_known_way() -> None:
