@@ -26,9 +26,6 @@ from gpulayer.sdk.plane_host import Front, Kind, PlaneHost
 if TYPE_CHECKING:
     from gpulayer.sdk.wiring import Wired
 
-HELD_SECONDS = 15.0
-"""How long a plane that is only beginning here may take to answer."""
-
 
 def main() -> None:
     """Does not return. Exit code 0 after a stop, else that of the error."""
@@ -86,7 +83,7 @@ def _serve(places: Places, asked: dict[str, Any]) -> None:
         artifacts=asked["artifacts"],
         has_worker=asked["has_worker"],
     )
-    seat, claim = take_seat(places, "serve", HELD_SECONDS)
+    seat, claim = take_seat(places, "serve")
     seat.announce("serve")
     seat.bind()
     started = []

@@ -27,7 +27,7 @@ from gpulayer._version import __version__, ordered
 from gpulayer.errors import RefusedError
 from gpulayer.runtime import crash
 from gpulayer.sdk.places import Places
-from gpulayer.sdk.seat import Seat, silent_holder
+from gpulayer.sdk.seat import HELD_SECONDS, Seat, silent_holder
 
 TOOK, GAVE_UP = b"took", b"gave-up"
 TOOK_SECONDS = 5.0
@@ -199,17 +199,17 @@ class Claim:
             pass
 
 
-def take_seat(places: Places, kind: str, patience: float = 0.0) -> tuple[Seat, Claim | None]:
+def take_seat(places: Places, kind: str) -> tuple[Seat, Claim | None]:
     """The home's seat, from whoever holds it if need be: then with the claim that the caller must
     end by `took` or `give_up`.
 
-    Raises `plane-held` where its holder refuses, or does not answer within `patience` seconds.
+    Raises `plane-held` where its holder refuses, or neither answers nor goes.
     """
     from gpulayer.clock import SystemClock
     from gpulayer.sdk.waiting import look_again
 
     clock = SystemClock()
-    end = clock.monotonic() + patience
+    end = clock.monotonic() + HELD_SECONDS
     while True:
         seat = Seat.take(places)
         if seat is not None:
@@ -218,10 +218,7 @@ def take_seat(places: Places, kind: str, patience: float = 0.0) -> tuple[Seat, C
             claim = Claim(places, kind)
         except OSError:  # it has just ended, or is only beginning
             if clock.monotonic() >= end:
-                seat = Seat.take(places)
-                if seat is None:
-                    raise silent_holder(places) from None
-                return seat, None
+                raise silent_holder(places) from None
             look_again()
             continue
         seat = claim.receive()

@@ -22,15 +22,13 @@ from gpulayer.runtime import crash
 from gpulayer.sdk import local, siblings, waiting
 from gpulayer.sdk.disk import disk_error
 from gpulayer.sdk.places import Places
-from gpulayer.sdk.seat import Seat, silent_holder
+from gpulayer.sdk.seat import HELD_SECONDS, Seat, silent_holder
 
 if TYPE_CHECKING:
     from gpulayer.sdk.handover import Claim
 
 TOLD = 3
 """Descriptor of the starter's pipe."""
-HELD_SECONDS = 15.0
-"""How long a home may be held by somebody who does not answer."""
 
 
 def main() -> None:

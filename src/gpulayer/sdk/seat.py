@@ -17,6 +17,8 @@ from gpulayer.errors import RefusedError
 from gpulayer.sdk.places import Places
 
 BACKLOG = 4096
+HELD_SECONDS = 15.0
+"""How long a home may be held by somebody who does not answer: one that leaves, or begins."""
 
 
 class Seat:

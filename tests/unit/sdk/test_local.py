@@ -8,7 +8,9 @@ import os
 import shutil
 import socket
 import tempfile
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,7 @@ import pytest
 from gpulayer._version import __version__
 from gpulayer.sdk import local
 from gpulayer.sdk.gate import Gate
-from gpulayer.sdk.handover import refusal
+from gpulayer.sdk.handover import refusal, take_seat
 from gpulayer.sdk.places import Places
 from gpulayer.sdk.seat import Seat, holder, is_held
 from gpulayer.sdk.warden import Warden
@@ -41,6 +43,38 @@ def test_one_process_has_the_seat(places: Places) -> None:
     again = Seat.take(places)
     assert again is not None
     again.close()
+
+
+class Watched(Places):
+    """Tells when somebody has looked at its seat three times: who gives up has looked twice."""
+
+    __slots__ = ("_looks", "seen")
+
+    def __init__(self, places: Places) -> None:
+        super().__init__(places.home, places.runtime)
+        self._looks, self.seen = 0, threading.Event()
+
+    @property
+    def plane_lock(self) -> str:
+        self._looks += 1
+        if self._looks == 3:
+            self.seen.set()
+        return super().plane_lock
+
+
+def test_a_seat_whose_holder_is_leaving_is_waited_for(places: Places) -> None:
+    """It listens no more and has not let go: so a program's own plane follows one that leaves."""
+    leaving = Seat.take(places)
+    assert leaving is not None
+    watched = Watched(places)
+    with ThreadPoolExecutor(1) as pool:
+        follows = pool.submit(take_seat, watched, "embedded")
+        assert watched.seen.wait(60)
+        leaving.close()
+        seat, claim = follows.result(60)
+    assert claim is None
+    assert Seat.take(places) is None
+    seat.close()
 
 
 def test_the_seat_of_a_deleted_folder_is_none_and_brings_nothing_back(places: Places) -> None:
