@@ -376,6 +376,10 @@ _TABLE: tuple[Slug, ...] = (
     Slug("name-taken", RefusedError, 1, 125, 409,
          "Another worker has that name. Join by another name, or take the old one's right away "
          "with `gpulayer worker revoke NAME`."),
+    Slug("worker-replaced", RefusedError, 4, 125, 409,
+         "Two machines worked by one name and credential: a disk was copied, or a backup restored. "
+         "The newer one stays; this one has ended its jobs. To go on with both, join this one by "
+         "an invitation of its own: `gpulayer invite`."),
     Slug("port-in-use", RefusedError, 1, 125, 409,
          "Another program listens on that port. Choose another: "
          "`gpulayer serve --listen 0.0.0.0:8766`."),

@@ -29,6 +29,10 @@ ELSEWHERE = {
     ),
     "plane-unreachable": ("needs a frozen plane and 20 s", "e2e/test_local_plane.py"),
     "plane-start-failed": ("needs a plane that dies at birth", "unit/cli/test_rare_messages.py"),
+    "worker-replaced": (
+        "needs two machines with one credential",
+        "unit/control_plane/test_twins.py",
+    ),
     "plane-held": ("needs a process that embeds a plane meanwhile", "e2e/test_embedded.py"),
     "version-mismatch": ("needs a plane of another version", "unit/api/test_wire.py"),
     "not-a-server": ("needs another program's port", "unit/api/test_endpoints.py"),

@@ -33,6 +33,8 @@ class Faults:
     """The same for an agent alone; its supervisor and its processes go on."""
     drained: float = 0.0
     """A worker is drained, and resumed later."""
+    copied: float = 0.0
+    """A worker's disk is copied to another machine, which says the same name from then on."""
     wall_jump: float = 0.0
     refused_starts: float = 0.0
     through_json: bool = False
@@ -60,6 +62,7 @@ class Faults:
             wall_jump=every(15.0),
             refused_starts=rng.choice((0.0, 0.05)),
             through_json=rng.random() < 0.2,
+            copied=every(60.0),
         )
 
 

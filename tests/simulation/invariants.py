@@ -106,6 +106,8 @@ class Invariants:
         _hold(not self._clients.waiting, "a submission was never answered")
         _hold(not self._physics.alive, f"processes are left: {self._physics.alive}")
         for worker in self._workers:
+            if worker.is_gone:
+                continue
             _hold(worker.agent is not None and not len(worker.agent.slots), f"{worker.name} holds")
             _hold(not worker.disk, f"the supervisor of {worker.name} was not told to forget")
         for job in jobs:
@@ -206,7 +208,9 @@ class Invariants:
             _hold(task.log_complete, f"the log of {task.id} never became complete")
 
     def _worker(self, task: Task) -> Worker:
-        return next(worker for worker in self._workers if worker.name == task.worker_id)
+        """Where it ran, or would have: its worker may have been on two machines."""
+        named = [worker for worker in self._workers if worker.worker_id == task.worker_id]
+        return next((worker for worker in named if task.id in worker.truth), named[0])
 
 
 def _hold(claim: bool, otherwise: str) -> None:

@@ -32,6 +32,7 @@ JOIN_SECONDS = 60.0
 @dataclass(frozen=True, slots=True)
 class Process:
     machine: str
+    worker_id: str
     job_id: str
     index: int
     rank: int
@@ -41,6 +42,8 @@ class Process:
     task_id: str
     cores: float
     gpus: tuple[str, ...]
+    again: bool
+    """Whether it would be given out again, were it lost."""
     born: float
 
 
@@ -69,6 +72,10 @@ class Physics:
         if process.task_id in self._started:
             raise Broken(f"{process.task_id} was started twice")
         self._started.add(process.task_id)
+        for other in self.alive.values():
+            is_twin = other.worker_id == process.worker_id and other.machine != process.machine
+            if is_twin and other.again and self._is_sure(other):
+                raise Broken(f"{process} was started beside its worker's older machine: {other}")
         self.alive[process.task_id] = process
         key = (process.job_id, process.index)
         self.runs[key] = self.runs.get(key, 0) + 1
@@ -97,14 +104,16 @@ class Physics:
         return [p for p in self.alive.values() if p.task_id not in self._waiting]
 
     def _look(self) -> None:
-        sure = [
-            p for p in self._works() if self._engine.now > self._woken.get(p.machine, -1.0) + WAKING
-        ]
+        sure = [p for p in self._works() if self._is_sure(p)]
         for n, one in enumerate(sure):
             for other in sure[n + 1 :]:
                 same = (one.job_id, one.index) == (other.job_id, other.index)
                 if same and (one.rank == other.rank or one.gang != other.gang):
                     raise Broken(f"two live processes for one element: {one} and {other}")
+
+    def _is_sure(self, process: Process) -> bool:
+        """Whether it is not one of a machine that has just woken, or sleeps."""
+        return self._engine.now > self._woken.get(process.machine, -1.0) + WAKING
 
     def _fit(self, machine: str) -> None:
         """A node that waits for its gang has begun nothing: its place may be given on."""
@@ -149,8 +158,10 @@ class Supervisor:
         physics: Physics,
         disk: dict[str, Record],
         truth: dict[str, bytearray],
+        worker_id: str,
     ) -> None:
         self._name = name
+        self._worker_id = worker_id
         self._engine = engine
         self._share = share
         self._clock = clock
@@ -194,7 +205,9 @@ class Supervisor:
         if task["nodes"] > 1:
             self._joins[task_id] = after(JOIN_SECONDS, lambda: self._end(task_id, 1 << 8, None))
         names = ("job_id", "index", "rank", "gang", "nodes", "task_id", "cores", "gpus")
-        process = Process(self._name, *(task[name] for name in names), self._engine.now)
+        facts = [task[name] for name in names]
+        again = bool(task["note"]["again"])
+        process = Process(self._name, self._worker_id, *facts, again, self._engine.now)
         self._physics.born(process, lambda: self._work(task_id, plan))
 
     def _work(self, task_id: str, plan: Plan) -> None:

@@ -102,6 +102,16 @@ class AnyOrder(ControlPlane):
         return super().report(message)
 
 
+class BesideTheOlder(ControlPlane):
+    """A machine with a copy of a worker's disk comes in at once, and the older one's tasks are
+    given out again while it has not heard of that."""
+
+    def __init__(self, *ports: Any) -> None:
+        super().__init__(*ports)
+        self._sessions.silent_seconds = lambda *_: 1e9  # type: ignore[method-assign]
+        self._reconciler._overdue = lambda *_: iter(())  # type: ignore[method-assign]
+
+
 class MarkedForEver(ControlPlane):
     """`disconnected` is not taken off a task whose worker is back."""
 
@@ -190,6 +200,13 @@ BUGS_AFAR = (
     Bug(
         "any incarnation",
         Parts(AnyIncarnation, faults=drawn_with(**SLOW_ALONE | {"agent_crash": 10.0})),
+    ),
+    Bug(
+        "beside the older one",
+        Parts(
+            BesideTheOlder,
+            faults=drawn_with(**NO_CRASHES | {"copied": 10.0, "cut": 0.0, "delay": 0.5}),
+        ),
     ),
     Bug("any order", Parts(AnyOrder, faults=drawn_with(**SLOW_ALONE, double=0.3))),
     Bug("marked for ever", Parts(MarkedForEver, faults=drawn_with(**CUTS_ALONE))),

@@ -71,6 +71,23 @@ class Script:
         assert self.host.plane is not None
         return str(self.host.plane.submit([Submission(body)]).result(0)[0].id)
 
+    def copied(self, name: str) -> Worker:
+        """Another machine with a copy of that one's disk."""
+        of = self.on(name)
+        self.workers.append(
+            Worker(
+                f"{name}-copy",
+                self.engine,
+                self.network,
+                self.host,
+                self.physics,
+                plan=of.plan,
+                capabilities=of.capabilities,
+                worker_id=name,
+            )
+        )
+        return self.workers[-1]
+
     def gang(self, nodes: int = 2) -> str:
         work = {"kind": "distributed", "entrypoint": "train.py", "num_workers": nodes}
         return self.submit(workload=work)

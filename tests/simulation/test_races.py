@@ -87,6 +87,31 @@ def test_a_worker_that_returns_after_it_was_lost(start: Start) -> None:
     ]
 
 
+def test_two_machines_with_one_credential(start: Start) -> None:
+    """The older one ends what it runs when it hears of the newer one; that one begins nothing
+    before the older one's lease is over, and neither pushes the other out again."""
+    script = start(workers=1)
+    job_id = script.submit(**AGAIN)
+    script.until(20.0)
+    older, newer = script.on("w0"), script.copied("w0")
+    script.until(24.0)
+    assert not script.where()
+    assert script.job(job_id)[0].state == "running"
+    script.until(45.0)
+    assert not script.where()
+    script.until(60.0)
+    assert script.where() == [newer.name]
+    older.is_gone = False  # somebody begins it by hand
+    older.start_supervisor()
+    older.start_agent()
+    script.until(300.0)
+    job, story, runs = script.job(job_id)
+    assert (job.state, job.attempt, runs) == ("succeeded", 2, 2)
+    assert older.is_gone
+    assert not newer.is_gone
+    assert [event.kind for event in story].count("retrying") == 1
+
+
 @pytest.mark.parametrize("sleeper", ["machine", "agent"])
 def test_a_worker_that_sleeps_past_its_lease(start: Start, sleeper: str) -> None:
     """A laptop is shut, or an agent is stopped (SIGSTOP), for longer than a lease: the task goes

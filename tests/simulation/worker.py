@@ -9,6 +9,7 @@ from typing import Any
 from gpulayer.contracts.capabilities import WorkerCapabilities
 from gpulayer.contracts.messages import Acquired, Exit, Message, Registered, ReportReply
 from gpulayer.contracts.states import Reason, TaskState
+from gpulayer.errors import GPULayerError
 from gpulayer.worker import events as heard, instructions as say
 from gpulayer.worker.agent import Agent
 from gpulayer.worker.slots import note_of
@@ -21,6 +22,9 @@ from tests.simulation.plane import PlaneHost
 
 ANSWER_SECONDS = 20.0
 """As `api.wire` waits for an answer."""
+
+OVER = ("unauthorized", "worker-replaced")
+"""Refusals after which `api.session_channel` has a machine leave."""
 
 _ANSWERS: dict[type, type[Message]] = {
     say.SendRegister: Registered,
@@ -42,15 +46,20 @@ class Worker:
         make_agent: Callable[..., Agent] = Agent,
         plan: Callable[[Engine], Plan] = draw_plan,
         capabilities: WorkerCapabilities | None = None,
+        worker_id: str | None = None,
     ) -> None:
-        """`plan` says what each process will do; by default that is drawn, and what it has."""
+        """`plan` says what each process will do; by default that is drawn, and what it has.
+        `worker_id`: of another machine, whose disk was copied to this one."""
         self.name = name
+        self.worker_id = worker_id or name
+        self.is_gone = False
+        """It was sent away for good."""
         self._engine = engine
         self._network = network
-        self._plane = plane
+        self.plane = plane
         self._physics = physics
         self._make_agent = make_agent
-        self._plan = plan
+        self.plan = plan
         self._ids = EngineIds(engine)
         self.link: Link = network.link()
         self.machine = Share(engine)
@@ -85,15 +94,18 @@ class Worker:
     # --- lives ------------------------------------------------------------------------------
 
     def start_agent(self) -> None:
+        if self.is_gone:
+            return
         self._life += 1
         self._engine.note(self.name, f"agent {self._life} starts")
         self.agent = self._make_agent(
-            self.name,
-            self.name,
+            self.worker_id,
+            self.worker_id,
             self._ids.token(8),
             "local",
             self.capabilities.to_json(),
             self._remembered,
+            self.name,
         )
         if self.supervisor is not None:
             self._connect()
@@ -108,7 +120,16 @@ class Worker:
             self._share = Share(self._engine, self.machine)
             self.machine.after(self._engine.rng.uniform(0.1, 3.0), self.start_agent)
 
+    def leave(self) -> None:
+        """The plane does not want it any more: what it runs ends with it, and nobody begins it
+        again."""
+        self.is_gone = True
+        self.crash_agent()
+        self.crash_supervisor()
+
     def start_supervisor(self) -> None:
+        if self.is_gone:
+            return
         self._engine.note(self.name, "supervisor starts")
         self.supervisor = Supervisor(
             self.name,
@@ -118,6 +139,7 @@ class Worker:
             self._physics,
             self.disk,
             self.truth,
+            self.worker_id,
         )
         if self.agent is not None:
             self._connect()
@@ -169,9 +191,9 @@ class Worker:
         match order:
             case say.SendRegister(session) | say.SendReport(session) | say.SendAcquire(session):
                 park = order.message.park_seconds if isinstance(order, say.SendAcquire) else 0.0
-                self._call(session, self._plane.talk(self._wired(order)), order, park)
+                self._call(session, self.plane.talk(self._wired(order)), order, park)
             case say.Ship(session, task_id, fence, _, offset, data):
-                self._call(session, self._plane.ship(task_id, fence, offset, data), order, 0.0)
+                self._call(session, self.plane.ship(task_id, fence, offset, data), order, 0.0)
             case say.Remember(at):
                 self._remembered = at
             case say.Run(assignment, number):
@@ -190,7 +212,7 @@ class Worker:
                     self._engine.soon(0.005), self._mine(lambda: self.tell(collected))
                 )
             case say.StartPlane():
-                self._plane.wanted()
+                self.plane.wanted()
             case say.Lease(until):
                 self._ask(lambda supervisor: supervisor.lease(until))
             case say.DropEnvelopes() | say.KeepEnvelopes() | say.Leave() | say.Probe():
@@ -215,7 +237,7 @@ class Worker:
             "cores": float(assignment.spec["resources"]["cpu_cores"]),
             "gpus": tuple(assignment.gpus),
         }
-        plan, ask = self._plan(self._engine), self._asker()
+        plan, ask = self.plan(self._engine), self._asker()
 
         def start(supervisor: Supervisor) -> None:
             supervisor.start(task, plan)
@@ -280,6 +302,9 @@ class Worker:
             call()
 
     def _answered(self, order: Any, value: Any) -> None:
+        if isinstance(value, GPULayerError) and value.code in OVER:
+            self.leave()
+            return
         if isinstance(value, Exception):
             self.tell(heard.CallFailed(order.session))
             return

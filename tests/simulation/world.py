@@ -73,6 +73,7 @@ class World:
     def __init__(self, engine: Engine, folder: str, parts: Parts) -> None:
         self.engine = engine
         rng = engine.rng
+        self._parts = parts
         self.faults = parts.faults(Faults.draw(rng))
         engine.note("world", repr(self.faults))
         self.physics = Physics(engine)
@@ -114,6 +115,7 @@ class World:
         self._repeat(faults.stopped, lambda: rng.choice(self.workers).stop_agent(self._a_while()))
         self._repeat(faults.drained, self._drain)
         self._repeat(faults.wall_jump, self._jump)
+        self._repeat(faults.copied, self._copy)
 
     def _repeat(self, mean: float, fault: Callable[[], None]) -> None:
         if mean <= 0:
@@ -150,9 +152,26 @@ class World:
         return min(seconds, CHAOS_SECONDS - self.engine.now)
 
     def _drain(self) -> None:
-        name = self.engine.rng.choice(self.workers).name
+        name = self.engine.rng.choice(self.workers).worker_id
         self.clients.drain(name)
         self.engine.after(self.engine.soon(15.0), lambda: self.clients.drain(name, False))
+
+    def _copy(self) -> None:
+        """Of a worker's disk; its journal of tasks is not in the copy."""
+        of = self.engine.rng.choice(self.workers)
+        name = f"{of.worker_id}-{len(self.workers)}"
+        self.engine.note(of.name, f"is copied to {name}")
+        twin = Worker(
+            name,
+            self.engine,
+            self.network,
+            self.host,
+            self.physics,
+            self._parts.agent,
+            capabilities=of.capabilities,
+            worker_id=of.worker_id,
+        )
+        self.workers.append(twin)
 
     def _jump(self) -> None:
         clock = self.engine.rng.choice([self.host.clock, *(w.clock for w in self.workers)])
@@ -163,7 +182,7 @@ class World:
         self.network.faults = NONE
         for worker in self.workers:
             worker.link.cut_until = worker.link.mute_until = worker.link.deaf_until = -1.0
-            self.clients.drain(worker.name, False)
+            self.clients.drain(worker.worker_id, False)
         self.host.crash_in(-1)
         self.host.wanted()
 

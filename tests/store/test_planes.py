@@ -12,7 +12,7 @@ from gpulayer.contracts.principals import LOCAL, CredentialKind, Role
 from gpulayer.control_plane.enrolment import Grant
 from gpulayer.control_plane.wakeups import job_topic, right_topic, worker_topic
 from gpulayer.errors import GPULayerError
-from tests.support.env import Env
+from tests.support.env import Env, EnvWorker
 from tests.support.postgres import PostgresServer
 from tests.unit.control_plane.test_gangs import a_gang, a_worker, publish
 
@@ -323,3 +323,26 @@ def test_a_gang_whose_nodes_speak_with_two_planes_meets(pair: tuple[Env, Env]):
     for worker in (second, first):
         worker.finish(job)
     assert other.state(job) == "succeeded"
+
+
+def test_13_two_machines_with_one_credential_at_two_planes(pair: tuple[Env, Env]):
+    one, other = pair
+    older = one.worker()
+    other.reconcile()
+    newer = EnvWorker(other, "w1", older.capabilities)
+    newer.nonce, newer.place = "copy", "elsewhere"
+    with pytest.raises(GPULayerError, match="another machine works as") as refused:
+        newer.register()
+    assert refused.value.code == "name-taken"
+    one.reconcile()
+    assert older.report().ok is False
+    with pytest.raises(GPULayerError) as refused:
+        older.register()
+    assert refused.value.code == "worker-replaced"
+    one.clock.advance(60)
+    newer.register()
+    one.reconcile()
+    assert newer.report().ok
+    with pytest.raises(GPULayerError) as refused:
+        older.register()
+    assert refused.value.code == "worker-replaced"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import sqlite3
 import subprocess
@@ -152,6 +153,27 @@ def test_schema_files_are_applied_once_each_and_all_or_none(path: str):
     connection.close()
     with pytest.raises(StorageError, match="newer"):
         Store(path)
+
+
+def test_a_database_of_the_first_schema_is_brought_up_to_date(path: str):
+    connection = open_writer(path)
+    migrate(connection, path, schema_files()[:1])
+    connection.execute(
+        "INSERT INTO workers VALUES ('w1', 'lab', 'remote', 3, '{}', '{}', 0, 1.0, 2.0, 'n', '',"
+        " '[\"t1\"]', 7)"
+    )
+    connection.commit()
+    connection.close()
+    store = Store(path)
+    with store.read() as reader:
+        (worker,) = reader.workers()
+    assert (worker.name, worker.incarnation, worker.held) == ("lab", 3, ("t1",))
+    assert (worker.place, worker.heir, worker.replaced) == ("", "", ())
+    moved = dataclasses.replace(worker, place="p", heir="h", replaced=("a", "b"))
+    store.write(lambda tx: tx.put_worker(moved)).result()
+    with store.read() as reader:
+        assert reader.workers() == [dataclasses.replace(moved, turn=reader.workers()[0].turn)]
+    store.close()
 
 
 @pytest.mark.parametrize(

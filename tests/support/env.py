@@ -60,6 +60,7 @@ class EnvWorker:
         self.name = name
         self.capabilities = capabilities
         self.nonce = f"{name}-1"
+        self.place = f"{name} at home"
         self.incarnation = 0
         self.seq = 0
         self.acquires = 0
@@ -86,6 +87,7 @@ class EnvWorker:
                 self.capabilities.to_json(),
                 tuple(self.held.values()),
                 self.seq,
+                self.place,
             )
         ).result(0)
         self.incarnation = registered.incarnation

@@ -1,7 +1,8 @@
 """The channel of a worker that joined: the same verbs, with a session that is renewed and may end.
 
-A session that the plane refuses, and that was not replaced meanwhile, is over for good: `refused`
-is told once, and every call from then on fails as if there were no plane.
+A session that the plane refuses, and that was not replaced meanwhile, is over for good, and so is
+one that another machine goes on with: `refused` is told once, and every call from then on fails as
+if there were no plane.
 """
 
 from __future__ import annotations
@@ -87,7 +88,7 @@ class SessionChannel:
         try:
             return call()
         except RefusedError as error:
-            if error.code != "unauthorized":
+            if error.code not in ("unauthorized", "worker-replaced"):
                 raise
             if self._session.current() == shown and not self._is_over:
                 self._is_over = True

@@ -69,6 +69,9 @@ class Register(Message):
     inventory: tuple[Held, ...] = ()
     seq: int = 0
     """Counted together with the reports' of this nonce: of two, the larger one is newer."""
+    place: str = ""
+    """Names a lock on one machine that this process holds, so that of two agents of one place the
+    earlier one is dead. Empty: not known; then it is like no other."""
 
 
 @dataclass(frozen=True, slots=True)

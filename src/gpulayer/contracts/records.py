@@ -111,6 +111,12 @@ class Worker:
     """Tasks that it had and had not told the end of when it was last written."""
     turn: int = 0
     """Number of the commit that wrote it."""
+    place: str = ""
+    """Where the process runs that registered, see `Register.place`."""
+    heir: str = ""
+    """The place of another machine that says the same name and waits to follow; empty: none."""
+    replaced: tuple[str, ...] = ()
+    """Places that others have followed: whoever speaks from there is sent away."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,11 +7,13 @@ credential. A refusal of a code is noted as much as its use; notes hold ids alon
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 
+from gpulayer.contracts.ids import WorkerId
 from gpulayer.contracts.principals import (
     Credential,
     CredentialKind,
@@ -166,6 +168,9 @@ class Enrolments:
             name = free
             for old in tx.credentials_of_worker(name):
                 tx.put_credential(rules.revoked(old, now))
+            worker = tx.worker(WorkerId(name))
+            if worker is not None:  # whoever followed it has no right to that any more
+                tx.put_worker(dataclasses.replace(worker, heir="", replaced=()))
         return Credential(
             id=wish.new.id,
             kind=wanted,

@@ -1,7 +1,8 @@
 """Workers: who they are, which start of theirs this is, what they still have.
 
 An incarnation is one process of an agent, told apart by its nonce. A new one takes over what its
-inventory names; whatever it does not name is lost at once, without waiting for a lease.
+inventory names; whatever it does not name is lost at once, without waiting for a lease: the earlier
+process is dead, or its lease is over.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from gpulayer.contracts.states import LIVE_TASK_STATES, Reason, TaskState
 from gpulayer.control_plane.endings import end_tasks, note_held, reconnect
 from gpulayer.control_plane.envelopes import Envelopes
 from gpulayer.control_plane.labels import checked, with_granted
+from gpulayer.control_plane.lifecycle import succession
 from gpulayer.control_plane.lifecycle.tasks import lost
 from gpulayer.control_plane.ports import Ports, Tx, commit, then
 from gpulayer.control_plane.sessions import Session, Sessions
@@ -42,14 +44,24 @@ class Registry:
         self._dispatch = dispatch
 
     def register(self, message: Register) -> Future[Registered]:
-        """Begin or continue an incarnation. Older acquires of the worker are answered empty."""
+        """Begin or continue an incarnation. Older acquires of the worker are answered empty. Raises
+        where another machine is this worker, or follows it (`lifecycle.succession`)."""
         WorkerCapabilities.from_json(message.capabilities)  # refused before it is stored
-        now = self._ports.clock.now()
+        now, instant = self._ports.clock.now(), self._ports.clock.monotonic()
+        lease = self._ports.settings.lease_seconds
+        self._sessions.hears_again(message, instant)
 
-        self._sessions.hears_again(message, self._ports.clock.monotonic())
-
-        def record(tx: Tx) -> tuple[Worker, Registered, set[str]]:
-            worker = _worker(tx, message, self._ports.settings.plane, now)
+        def record(tx: Tx) -> tuple[Worker, Registered, set[str]] | Worker:
+            known = tx.worker(WorkerId(message.worker_id))
+            silent = self._sessions.silent_seconds(WorkerId(message.worker_id), instant)
+            if known is not None and not succession.comes_in(known, message, silent, lease):
+                waits = succession.announced(known, message)
+                if waits != known:
+                    tx.put_worker(waits)
+                return waits
+            if known is not None and not succession.is_same_machine(known, message):
+                self._sessions.close(known.id)  # nothing more is placed there
+            worker = _worker(tx, known, message, self._ports.settings.plane, now)
             topics: set[str] = set()
             kill, forget = _strangers(tx, message.inventory)
             if not self._is_old(worker, message):
@@ -69,7 +81,10 @@ class Registry:
             )
             return worker, reply, topics
 
-        def meet(recorded: tuple[Worker, Registered, set[str]]) -> Registered:
+        def meet(recorded: tuple[Worker, Registered, set[str]] | Worker) -> Registered:
+            if isinstance(recorded, Worker):
+                self._gives_way(recorded)
+                raise succession.refusal(recorded, message)
             worker, reply, topics = recorded
             if self._is_old(worker, message):
                 return reply
@@ -129,6 +144,13 @@ class Registry:
         session = self._sessions.of(worker.id, worker.incarnation)
         return session is not None and message.seq < session.seq
 
+    def _gives_way(self, worker: Worker) -> None:
+        """Its next word is refused, and so is the call that is parked for it."""
+        session = self._sessions.get(worker.id)
+        if session is not None and session.worker.heir != worker.heir:
+            session.worker = dataclasses.replace(session.worker, heir=worker.heir)
+            self._ports.wakeups.publish(worker_topic(worker.id))
+
     def _settle(self, tx: Tx, worker: Worker, inventory: tuple[Held, ...], now: float) -> set[str]:
         has = {held.task_id: held.fence for held in inventory}
         topics: set[str] = set()
@@ -160,8 +182,8 @@ class Registry:
         )
 
 
-def _worker(tx: Tx, message: Register, plane: str, now: float) -> Worker:
-    known = tx.worker(WorkerId(message.worker_id))
+def _worker(tx: Tx, known: Worker | None, message: Register, plane: str, now: float) -> Worker:
+    replaced: tuple[str, ...] = ()
     if known is None:
         incarnation, draining = 1, False
         rights = tx.credentials_of_worker(message.worker_id)
@@ -169,6 +191,7 @@ def _worker(tx: Tx, message: Register, plane: str, now: float) -> Worker:
     else:
         incarnation = known.incarnation + (known.nonce != message.nonce)
         draining, granted = known.draining, known.labels
+        replaced = succession.places_behind(known, message)
     capabilities = with_granted(message.capabilities, message.target, granted)
     return Worker(
         id=WorkerId(message.worker_id),
@@ -183,6 +206,8 @@ def _worker(tx: Tx, message: Register, plane: str, now: float) -> Worker:
         seen_at=now,
         plane=plane,
         held=tuple(sorted(h.task_id for h in message.inventory if h.phase != "exited")),
+        place=message.place,
+        replaced=replaced,
     )
 
 

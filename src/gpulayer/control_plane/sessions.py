@@ -21,6 +21,7 @@ from gpulayer.contracts.capabilities import WorkerCapabilities
 from gpulayer.contracts.ids import TaskId, WorkerId
 from gpulayer.contracts.messages import Register, ReportReply
 from gpulayer.contracts.records import Worker
+from gpulayer.control_plane.lifecycle import succession
 from gpulayer.control_plane.settings import Settings
 
 
@@ -123,16 +124,20 @@ class Sessions:
         """A worker that was silent speaks. From here on, before it is written down: else what time
         does, in the same batch of writes, would find it silent still."""
         session = self._sessions.get(WorkerId(message.worker_id))
-        is_late = session is not None and session.worker.nonce == message.nonce
-        if session is not None and not (is_late and message.seq < session.seq):
+        if session is None or session.worker.heir:
+            return
+        is_same = succession.is_same_machine(session.worker, message)
+        is_late = session.worker.nonce == message.nonce and message.seq < session.seq
+        if is_same and not is_late:
             session.heard = now
 
     def of(self, worker_id: str, incarnation: int) -> Session | None:
-        """None: not known (any more); the worker has to register."""
+        """None: not known (any more); the worker has to register. It does where it gives way to
+        another, and is told so there."""
         session = self._sessions.get(WorkerId(worker_id))
         if session is None or session.worker.incarnation != incarnation or session.is_far:
             return None
-        return session
+        return None if session.worker.heir else session
 
     def learn(self, reader: Reader, clock: Clock) -> None:
         """What other planes have written of workers since the last look; nothing where there is
@@ -172,7 +177,7 @@ class Sessions:
         return [found[key] for key in sorted(found)]
 
     def is_online(self, session: Session, now: float) -> bool:
-        return now - session.heard < self._lease
+        return now - session.heard < self._lease and not session.worker.heir
 
     def silent_seconds(self, worker_id: WorkerId, now: float) -> float:
         """Since its last word; of a worker that this plane has not met, since the plane began."""

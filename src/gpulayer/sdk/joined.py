@@ -15,6 +15,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from gpulayer.api.endpoints import Far, parse
@@ -111,6 +112,11 @@ class Joined:
     def keep_session(self, secret: str) -> None:
         write_private(self.session_file, secret)
 
+    def forget_session(self) -> None:
+        """Nothing is to be given back by it, and no name asked for."""
+        with suppress(FileNotFoundError):
+            os.unlink(self.session_file)
+
     def ended(self) -> str:
         """Why the server has done with this worker; empty while it has not."""
         try:
@@ -128,10 +134,8 @@ class Joined:
 
     def begin_anew(self) -> None:
         """It has joined again."""
-        try:
+        with suppress(FileNotFoundError):
             os.unlink(self._ended)
-        except FileNotFoundError:
-            pass
 
     def is_there(self) -> bool:
         """Whether this machine is still to work for that server."""

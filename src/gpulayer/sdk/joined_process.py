@@ -92,6 +92,8 @@ def _leave(joined: Joined, leaving: threading.Event, word: _Word, error: Refused
     leaving.set()
     why = error.why or error.message
     joined.end(why)
+    if error.code == "worker-replaced":
+        joined.forget_session()  # the other machine lives by it
     word.say({"error": why})
     processes.end(joined.places, "supervisor")
     os._exit(0)

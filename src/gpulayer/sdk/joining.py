@@ -106,6 +106,7 @@ def leave(joined: Joined, *, at_once: bool, waits: Callable[[int], object]) -> s
     """End this worker. Empty, or why the server could not be told. `waits` is called with the
     number of jobs that are waited for, when that changes. Twice-safe."""
     facts, secret = joined.facts(), joined.session()
+    is_another = secret is None and bool(joined.ended())  # the server's worker is not this one
     wire = None if facts is None or secret is None else Server("", facts.endpoint, secret).wire()
     untold = _tell(wire, facts, "drain")
     if not at_once:
@@ -117,7 +118,7 @@ def leave(joined: Joined, *, at_once: bool, waits: Callable[[int], object]) -> s
     if wire is not None:
         wire.close()
     joined.remove()
-    return untold
+    return "" if is_another else untold
 
 
 def _tell(wire: Wire | None, facts: Facts | None, action: str) -> str:

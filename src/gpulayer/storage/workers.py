@@ -16,6 +16,9 @@ WORKERS = Table(
         "labels": JSON,
         "draining": FLAG,
         "held": JSON_TUPLE,
+        "place": TEXT,
+        "heir": TEXT,
+        "replaced": JSON_TUPLE,
     },
     computed={"turn": "(SELECT n FROM turn)"},
 )
@@ -31,7 +34,8 @@ _PUT = (
     " capabilities = excluded.capabilities, labels = excluded.labels,"
     " draining = excluded.draining, registered_at = excluded.registered_at,"
     " seen_at = excluded.seen_at, nonce = excluded.nonce, plane = excluded.plane,"
-    " held = excluded.held, turn = excluded.turn"
+    " held = excluded.held, turn = excluded.turn, place = excluded.place,"
+    " heir = excluded.heir, replaced = excluded.replaced"
 )
 _DELETE = "DELETE FROM workers WHERE id = ?"
 

@@ -37,12 +37,14 @@ class Agent:
         target: str,
         capabilities: Mapping[str, Any],
         last_heard: float = float("-inf"),
+        place: str = "",
     ) -> None:
-        """`last_heard` is what an earlier agent of this worker was last asked to `Remember`."""
+        """`last_heard` is what an earlier agent of this worker was last asked to `Remember`;
+        `place` as in `Register`."""
         self.slots = Slots()
         self._last_heard = last_heard
         self._remembered = float("-inf")
-        self._session = Session(worker_id, name, nonce, target)
+        self._session = Session(worker_id, name, nonce, target, place)
         self._capabilities = capabilities
         self._capabilities_told = True
         self._refusals = Refusals()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import os
 from contextlib import suppress
+from hashlib import sha256
 
 from gpulayer._version import __version__
 
@@ -33,6 +34,14 @@ class WorkerLock:
         os.register_at_fork(after_in_child=self.release)
         return self.in_place()
 
+    @property
+    def place(self) -> str:
+        """Names the lock that we hold, on this boot of this machine: nobody else has it while we
+        do. Another in a copy of the folder, or on a machine that was copied."""
+        held = os.fstat(self._fd)
+        text = f"{_boot()}:{held.st_dev}:{held.st_ino}"
+        return sha256(text.encode()).hexdigest()[:20]
+
     def in_place(self) -> bool:
         """Whether the locked file is still the one at its path."""
         try:
@@ -56,3 +65,12 @@ class WorkerLock:
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
+
+
+def _boot() -> str:
+    """This run of this machine's kernel; where that has no name, the machine."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            return file.read().strip()
+    except OSError:
+        return os.uname().nodename

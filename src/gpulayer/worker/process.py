@@ -108,6 +108,7 @@ class Worker:
                 "remote" if name else "local",
                 capabilities,
                 heard,
+                place=self._lock.place,
             ),
             self._channel,
             TaskRunner(

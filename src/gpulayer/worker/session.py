@@ -34,7 +34,7 @@ _FIRST_RETRY, _LAST_RETRY = 0.02, 0.5
 class Session:
     """Times are those of `Agent.handle`."""
 
-    def __init__(self, worker_id: str, name: str, nonce: str, target: str) -> None:
+    def __init__(self, worker_id: str, name: str, nonce: str, target: str, place: str = "") -> None:
         self.number = 0
         self.registered = False
         self.lease, self.interval = 30.0, 5.0
@@ -43,6 +43,7 @@ class Session:
         """The one in flight."""
         self.away_since: float | None = None
         self._identity = (worker_id, name, nonce, target)
+        self._place = place
         self._registering = False
         self._acquiring = False
         self._acquire = 0
@@ -57,7 +58,7 @@ class Session:
         self._seq += 1
         self._registering = True
         self.register_sent = now
-        message = Register(*self._identity, capabilities, inventory, self._seq)
+        message = Register(*self._identity, capabilities, inventory, self._seq, self._place)
         return SendRegister(self.number, message)
 
     def begun(self, reply: Registered) -> None:
