@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
@@ -29,6 +30,7 @@ _GRANT = {
     "mine": "bool",
     "labels": "Mapping[str, Any]",
 }
+_TOKEN = {**_GRANT, "no_expiry": "bool"}
 _LABELS = {"labels": "Mapping[str, Any]"}
 _AUDIT_EVENTS = 1000
 
@@ -65,9 +67,14 @@ class Rights:
         return then(made, credential_json)
 
     def mint(self, call: Call) -> Any:
-        body = _with(call.body, _GRANT, "token")
+        body = _with(call.body, _TOKEN, "token")
         token = credentials.read(body["token"], CredentialKind.CLIENT).presented
-        made = self._plane.mint(token, _grant(body, Role.SUBMITTER, call), call.principal)
+        grant = _grant(body, Role.SUBMITTER, call)
+        if body.get("no_expiry"):
+            if grant.seconds is not None:
+                raise UsageError("usage", "a token expires after ttl_seconds, or never: not both")
+            grant = dataclasses.replace(grant, expires=False)
+        made = self._plane.mint(token, grant, call.principal)
         return then(made, credential_json)
 
     def tokens(self, call: Call) -> Any:

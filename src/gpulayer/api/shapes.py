@@ -31,6 +31,13 @@ MESSAGES: tuple[type[messages.Message], ...] = (
 
 _TIME = "float | None"
 _OBJECT = "Mapping[str, Any]"
+_GRANT = {
+    **dict.fromkeys(("code?", "token?", "role?", "name?"), "str"),
+    "ttl_seconds?": "float | None",
+    "uses?": "int",
+    "mine?": "bool",
+    "labels?": "Mapping[str, str]",
+}
 
 COMPONENTS: Mapping[str, Mapping[str, str]] = {
     "Version": {
@@ -172,13 +179,8 @@ COMPONENTS: Mapping[str, Mapping[str, str]] = {
         "may_rename?": "bool",
     },
     "Renewal": {"worker_id": "str", "token": "str"},
-    "Grant": {
-        **dict.fromkeys(("code?", "token?", "role?", "name?"), "str"),
-        "ttl_seconds?": "float | None",
-        "uses?": "int",
-        "mine?": "bool",
-        "labels?": "Mapping[str, str]",
-    },
+    "Grant": _GRANT,
+    "TokenGrant": {**_GRANT, "no_expiry?": "bool"},
     "Credential": {
         **dict.fromkeys(("id", "kind", "role", "owner", "name", "plane_version"), "str"),
         **dict.fromkeys(("worker", "issued_by"), "str | None"),
@@ -236,7 +238,7 @@ ROUTES: Mapping[str, Shape] = {
     "renew": Shape("Credential", "Renewal"),
     "invite": Shape("Credential", "Grant"),
     "tokens": Shape("Credentials"),
-    "mint": Shape("Credential", "Grant"),
+    "mint": Shape("Credential", "TokenGrant"),
     "revoke": Shape("Credential"),
     "audit": Shape("Audit", query={"after": "int"}),
     "healthz": Shape("Health", unwell="Health"),

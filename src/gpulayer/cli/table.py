@@ -212,6 +212,8 @@ FLAGS: dict[str, Flag] = {
     "uses": _flag("--uses", about="How many may come with it; 1.", metavar="N",
                   type=click.IntRange(1, 1000)),
     "ttl": _flag("--ttl", about="How long it is good: 15m, 24h, 90d.", metavar="TIME"),
+    "no_expiry": _flag("--no-expiry", about="Good until it is revoked: for a service's account.",
+                       is_flag=True),
     "token_name": _flag("--name", about="What the token is called in lists.", metavar="NAME"),
     "plain": _flag("--plain", about="Serve http without TLS; on loopback alone.", is_flag=True),
     "older_than": _flag("--older-than", about="Only what ended before this long: 30d.",

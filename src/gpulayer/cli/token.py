@@ -19,13 +19,14 @@ HEADERS = ("ID", "KIND", "ROLE", "NAME", "STATE", "USED")
 @click.command("token")
 @click.argument("action", type=click.Choice(["create", "ls", "revoke"]))
 @click.argument("ids", nargs=-1, metavar="[ID]...")
-@options("role", "token_name", "ttl", "all", "json", "quiet")
+@options("role", "token_name", "ttl", "no_expiry", "all", "json", "quiet")
 def command(
     action: str,
     ids: tuple[str, ...],
     role: str | None,
     token_name: str | None,
     ttl: str | None,
+    no_expiry: bool,
     everything: bool,
     as_json: bool,
     quiet: bool,
@@ -39,8 +40,12 @@ def command(
         raise UsageError("usage", "whose? Name the token's id", hint="gpulayer token ls")
     if action != "revoke" and ids:
         raise UsageError("usage", f"`token {action}` takes no id", hint="gpulayer token --help")
+    if ttl and no_expiry:
+        raise UsageError(
+            "usage", "--ttl and --no-expiry exclude each other", hint="gpulayer token create"
+        )
     if action == "create":
-        _create(role, token_name, ttl, as_json, quiet)
+        _create(role, token_name, ttl, no_expiry, as_json, quiet)
     elif action == "ls":
         _list(everything, as_json, quiet)
     else:
@@ -48,7 +53,12 @@ def command(
 
 
 def _create(
-    role: str | None, name: str | None, ttl: str | None, as_json: bool, quiet: bool
+    role: str | None,
+    name: str | None,
+    ttl: str | None,
+    no_expiry: bool,
+    as_json: bool,
+    quiet: bool,
 ) -> None:
     from gpulayer.api import credentials
     from gpulayer.clock import SystemIds
@@ -60,14 +70,21 @@ def _create(
         body["name"] = name
     if ttl:
         body["ttl_seconds"] = parse_duration(ttl, "--ttl")
+    if no_expiry:
+        body["no_expiry"] = True
     made = connect().call("POST", "/v1/tokens", body)
     if as_json:
         render.json_document({"token": {**made, "secret": token.reveal()}})
         return
     if not quiet:
-        lasts = duration_text(made["expires_at"] - made["created_at"])
-        render.say(f"token {made['id']} for a {made['role']}, good for {lasts}, shown once:")
+        render.say(f"token {made['id']} for a {made['role']}, {_lasts(made)}, shown once:")
     render.data(token.reveal())
+
+
+def _lasts(made: Mapping[str, Any]) -> str:
+    if made["expires_at"] is None:
+        return f"good until `gpulayer token revoke {made['id']}`: it never expires"
+    return f"good for {duration_text(made['expires_at'] - made['created_at'])}"
 
 
 def _list(everything: bool, as_json: bool, quiet: bool) -> None:
@@ -110,4 +127,4 @@ def _state(token: Mapping[str, Any], now: float) -> str:
     ends = token["expires_at"]
     if ends is not None and ends <= now:
         return "expired"
-    return "good" if ends is None else f"good for {duration_text(ends - now)}"
+    return "good, never expires" if ends is None else f"good for {duration_text(ends - now)}"

@@ -58,6 +58,8 @@ class Grant:
     owner: str = ""
     """Empty: an owner of its own."""
     seconds: float | None = None
+    expires: bool = True
+    """False: a person's token that is good until it is revoked. Nothing else is ever that."""
     uses: int = 1
     """Of a code."""
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -139,7 +141,11 @@ class Enrolments:
     def mint(self, token: Presented, grant: Grant, by: Principal) -> Future[Credential]:
         """A person's token."""
         settings = self._ports.settings
-        seconds = _lifetime(grant.seconds, settings.token_seconds, settings.token_seconds_most)
+        seconds = (
+            _lifetime(grant.seconds, settings.token_seconds, settings.token_seconds_most)
+            if grant.expires
+            else None
+        )
         return self._mint(token, grant, by, seconds, None)
 
     def _enrolled(
@@ -186,7 +192,7 @@ class Enrolments:
         )
 
     def _mint(
-        self, new: Presented, grant: Grant, by: Principal, seconds: float, uses: int | None
+        self, new: Presented, grant: Grant, by: Principal, seconds: float | None, uses: int | None
     ) -> Future[Credential]:
         lets_in_a_worker = new.kind in _CODES and grant.role is Role.WORKER
         if not lets_in_a_worker and not rules.is_within(grant.role, by.role):
@@ -206,7 +212,7 @@ class Enrolments:
             issued_by=by.credential_id,
             labels=grant.labels,
             uses_left=uses,
-            expires_at=now + seconds,
+            expires_at=None if seconds is None else now + seconds,
         )
 
         def record(tx: Tx) -> Credential:
@@ -217,6 +223,8 @@ class Enrolments:
                 raise _taken(new.id)
             tx.put_credential(made)
             note = f"{made.kind}, {made.role}"
+            if seconds is None:
+                note += ", never expires"
             tx.note(noted(now, "minted", made.id, by.credential_id or by.role, note))
             return made
 

@@ -236,6 +236,29 @@ def test_an_instances_token_lets_in_that_instance_once(door: Knocking) -> None:
     assert "expired" in refusal(door.env.plane.enrol, wish).why
 
 
+def test_a_token_without_an_end_is_good_until_it_is_revoked(door: Knocking) -> None:
+    env, admin = door.env, door.token("admin")
+    body = {"token": door.made(CredentialKind.CLIENT).reveal(), "name": "ci", "no_expiry": True}
+    both = body | {"ttl_seconds": 60.0}
+    assert door.ask("POST", "/v1/tokens", both, token=admin)[0] == 400
+    status, made = door.ask("POST", "/v1/tokens", body, token=admin)
+    assert (status, made["expires_at"]) == (200, None)
+    assert env.plane.audit()[-1].note == "client, submitter, never expires"
+    env.clock.advance(20 * 365 * DAY)
+    assert principal(door, body["token"]).name == "ci"
+    env.plane.gc()
+    env.plane.revoke(made["id"], LOCAL).result(0)
+    with pytest.raises(GPULayerError):
+        principal(door, body["token"])
+
+
+@pytest.mark.parametrize("role", ["viewer", "submitter", "operator", "worker"])
+def test_only_an_administrator_makes_one(door: Knocking, role: str) -> None:
+    token = door.session("lab") if role == "worker" else door.token(role)
+    body = {"token": door.made(CredentialKind.CLIENT).reveal(), "no_expiry": True}
+    assert door.ask("POST", "/v1/tokens", body, token=token)[0] == 403
+
+
 @pytest.mark.parametrize(
     ("labels", "is_fine"),
     [
