@@ -57,7 +57,7 @@ class Guard:
             _refuse_browsers(headers, is_plain=is_plain)
             _refuse_packed(headers)
             try:
-                principal = self._principal(headers)
+                principal = self._principal(headers, route)
             except RefusedError:
                 self._attempts.count(address)
                 raise
@@ -123,14 +123,14 @@ class Guard:
 
         return Parked((*answer.topics, topic), answer.seconds, look)
 
-    def _principal(self, headers: Headers) -> Principal:
+    def _principal(self, headers: Headers, route: Route) -> Principal:
         found = [value for name, value in headers if name == b"authorization"]
         if not found:
             return ANYONE
         if len(found) > 1:
             raise UsageError("usage", "the call carries two credentials")
         shown = credentials.from_header(found[0].decode("latin-1"))
-        return self._plane.authenticate(shown.presented)
+        return self._plane.authenticate(shown.presented, renews=route.name == "renew")
 
     def _relation(self, route: Route, call: Call) -> Relation:
         if not route.object:

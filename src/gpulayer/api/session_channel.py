@@ -1,8 +1,8 @@
 """The channel of a worker that joined: the same verbs, with a session that is renewed and may end.
 
-A session that the plane refuses, and that was not replaced meanwhile, is over for good, and so is
-one that another machine goes on with: `refused` is told once, and every call from then on fails as
-if there were no plane.
+A session that the plane refuses, that was not replaced meanwhile and that it will not renew either,
+is over for good, and so is one that another machine goes on with: `refused` is told once, and every
+call from then on fails as if there were no plane.
 """
 
 from __future__ import annotations
@@ -90,10 +90,24 @@ class SessionChannel:
         except RefusedError as error:
             if error.code not in ("unauthorized", "worker-replaced"):
                 raise
-            if self._session.current() == shown and not self._is_over:
-                self._is_over = True
-                self._refused(error)
+            self._not_known(shown, error)
             raise ConnectionError(error.message) from error
+
+    def _not_known(self, shown: str, error: RefusedError) -> None:
+        """One that has expired while the machine was off is renewed; else that was the end."""
+        with self._renewing:
+            if self._is_over or self._session.current() != shown:
+                return
+            try:
+                if error.code == "unauthorized":
+                    self._session.renew()
+                    return
+            except RefusedError:
+                pass
+            except Exception:
+                return  # nothing is known: the next call finds out
+            self._is_over = True
+        self._refused(error)
 
     def _renew(self) -> None:
         try:

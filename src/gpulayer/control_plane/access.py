@@ -47,8 +47,9 @@ class Access:
 
     # --- coming in -------------------------------------------------------------------------
 
-    def authenticate(self, shown: Presented) -> Principal:
-        """Whoever carries it. Raises `unauthorized`, with a reason only for who has its secret."""
+    def authenticate(self, shown: Presented, *, renews: bool = False) -> Principal:
+        """Whoever carries it. Raises `unauthorized`, with a reason only for who has its secret.
+        `renews`: it is shown for being renewed, for which a little less will do."""
         row = self._known(shown.id)
         is_it = hmac.compare_digest(_NOBODY if row is None else row.digest, shown.digest)
         if row is None or not is_it or row.kind is not shown.kind:
@@ -56,7 +57,8 @@ class Access:
         if row.kind not in _BEARERS:
             raise unauthorized("it is good for coming in once, and not for calling", row)
         now = self._ports.clock.now()
-        why = rules.why_not(row, now)
+        late = self._ports.settings.return_seconds
+        why = rules.why_not_followed(row, now, late) if renews else rules.why_not(row, now)
         if why:
             raise unauthorized(why, row)
         if row.replaces or row.used_at is None or now - row.used_at >= self._coarse:

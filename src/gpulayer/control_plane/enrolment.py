@@ -102,7 +102,8 @@ class Enrolments:
         return then(self._ports.write(trade, durable=True), _given)
 
     def renew(self, principal: Principal, new: Presented) -> Future[Credential]:
-        """The session that follows a worker's; the old one is good until the new one is used."""
+        """The session that follows a worker's; the old one is good until the new one is used. Also
+        for one that has expired meanwhile (`Settings.return_seconds`)."""
         now = self._ports.clock.now()
 
         def follow(tx: Tx) -> Credential:
@@ -114,6 +115,9 @@ class Enrolments:
                 if is_same(known, new) and known.worker_id == old.worker_id:
                     return known
                 raise _taken(new.id)
+            why = rules.why_not_followed(old, now, self._ports.settings.return_seconds)
+            if why:
+                raise unauthorized(why, old)
             for other in tx.credentials_of_worker(old.worker_id):
                 if other.replaces == old.id:  # made, and its answer was never heard
                     tx.put_credential(rules.revoked(other, now))

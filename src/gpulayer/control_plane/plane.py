@@ -175,8 +175,8 @@ class ControlPlane:
 
     # --- rights ----------------------------------------------------------------------------
 
-    def authenticate(self, shown: Presented) -> Principal:
-        return self._access.authenticate(shown)
+    def authenticate(self, shown: Presented, *, renews: bool = False) -> Principal:
+        return self._access.authenticate(shown, renews=renews)
 
     def require(self, principal: Principal) -> None:
         self._access.require(principal)

@@ -65,6 +65,8 @@ class Settings:
     code_uses_most: int = 1000
     session_seconds: float = 86_400.0
     """A worker's session. Renewed when two thirds are over."""
+    return_seconds: float = 30 * 86_400.0
+    """How long after its end it may still be renewed, by a machine that was off meanwhile."""
     instance_seconds: float = 900.0
     used_seconds: float = 300.0
     """How exactly the last use of a credential is written down."""

@@ -21,6 +21,7 @@ class Plane:
         self.good = {"first"}
         self.shown = "first"
         self.says_renew = False
+        self.renews = True
 
     def _let_in(self) -> None:
         if self.shown not in self.good:
@@ -60,6 +61,8 @@ class Session:
     def renew(self) -> None:
         self.renewals += 1
         self.may_go_on.wait(30)
+        if not self.plane.renews:
+            raise RefusedError("unauthorized", "no")
         self.plane.good.add("second")
         self.text = "second"
         self.done.set()
@@ -115,8 +118,44 @@ def test_a_call_that_was_held_over_the_change_is_made_again(desk: Desk) -> None:
     desk.channel.report(REPORT)
 
 
+def test_a_session_that_expired_while_the_machine_was_off_is_renewed(desk: Desk) -> None:
+    desk.plane.good.clear()
+    with pytest.raises(ConnectionError):  # as a call that was lost: the agent registers again
+        desk.channel.report(REPORT)
+    assert desk.channel.report(REPORT).ok
+    assert (desk.session.renewals, desk.refusals) == (1, [])
+
+
+def test_a_renewal_that_is_lost_is_asked_for_again(desk: Desk) -> None:
+    desk.plane.good.clear()
+    renew = desk.session.renew
+
+    def lost() -> None:
+        desk.session.renew = renew  # type: ignore[method-assign]
+        raise ConnectionError("no plane")
+
+    desk.session.renew = lost  # type: ignore[method-assign]
+    for _ in range(2):
+        with pytest.raises(ConnectionError):
+            desk.channel.report(REPORT)
+    assert desk.channel.report(REPORT).ok
+    assert desk.refusals == []
+
+
+def test_one_that_another_machine_goes_on_with_is_not_renewed(desk: Desk) -> None:
+    def replaced(message: Register) -> Registered:
+        raise RefusedError("worker-replaced", "another machine works by its name")
+
+    desk.plane.register = replaced  # type: ignore[method-assign]
+    with pytest.raises(ConnectionError):
+        desk.channel.register(Register("w", "w", "n", "remote", {}))
+    assert desk.session.renewals == 0
+    assert [error.code for error in desk.refusals] == ["worker-replaced"]
+
+
 def test_a_session_that_is_refused_is_over_and_said_once(desk: Desk) -> None:
     desk.plane.good.clear()
+    desk.plane.renews = False
     for _ in range(3):
         with pytest.raises(ConnectionError):
             desk.channel.report(REPORT)
@@ -136,6 +175,7 @@ def test_each_registration_is_told(desk: Desk) -> None:
     desk.channel.register(message)
     assert desk.registrations == 2
     desk.plane.good.clear()
+    desk.plane.renews = False
     with pytest.raises(ConnectionError):
         desk.channel.register(message)
     assert desk.registrations == 2

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from gpulayer.contracts.ids import WorkerId
 from gpulayer.contracts.principals import LOCAL, CredentialKind, Principal, Role
 from gpulayer.control_plane.enrolment import Enrolment, Grant
 from gpulayer.errors import GPULayerError
@@ -117,6 +118,61 @@ def test_a_session_is_renewed_when_two_thirds_are_over_and_overlaps_once(door: K
     assert principal(door, second.reveal()).worker_id == "lab"
     with pytest.raises(GPULayerError):
         principal(door, first)
+
+
+def renewed(door: Knocking, session: str, worker: str = "lab") -> tuple[int, str]:
+    fresh = door.made(CredentialKind.WORKER).reveal()
+    body = {"worker_id": worker, "token": fresh}
+    return door.ask("POST", "/v1/worker/renew", body, token=session)[0], fresh
+
+
+def test_a_worker_that_was_off_for_two_weeks_comes_back_by_itself(door: Knocking) -> None:
+    session = door.session("lab", labels={"rack": "4"})
+    door.env.advance(15 * DAY, step=DAY)
+    door.env.plane.gc()
+    hello = {"worker_id": "lab", "name": "x", "nonce": "n", "target": "local", "seq": 1}
+    hello["capabilities"] = door.env.worker("facts").capabilities.to_json()
+    status, told = door.ask("POST", "/v1/worker/register", hello, token=session)
+    assert (status, told["error"]["why"]) == (401, "it expired 14 d ago")
+    assert renewed(door, session, "other")[0] == 403
+    (status, lost), (again, fresh) = renewed(door, session), renewed(door, session)
+    assert (status, again) == (200, 200)
+    assert door.ask("POST", "/v1/worker/register", hello, token=fresh)[0] == 200
+    (lab,) = (w for w in door.env.plane.workers() if w["id"] == "lab")
+    assert (lab["name"], lab["labels"]) == ("lab", {"rack": "4"})
+    for old in (session, lost):
+        assert door.ask("POST", "/v1/worker/register", hello, token=old)[0] == 401
+        assert renewed(door, old)[0] == 401, "one that another has followed is over"
+    stored = {row.digest for row in door.env.plane.credentials()}
+    assert not stored & {session, fresh, lost}
+    door.env.clock.advance(16 * HOUR)
+    assert door.env.plane.is_due(principal(door, fresh))
+
+
+def test_it_does_not_for_ever_nor_when_it_was_sent_away(door: Knocking) -> None:
+    late, banned = door.session("late"), door.session("banned")
+    door.env.clock.advance(2 * DAY)
+    door.env.worker("banned")
+    door.env.plane.revoke_worker(WorkerId("banned"), LOCAL).result(0)
+    assert renewed(door, banned, "banned")[0] == 401
+    door.env.clock.advance(29 * DAY - 1)
+    assert renewed(door, late, "late")[0] == 200
+    door.env.clock.advance(1)
+    assert renewed(door, late, "late")[0] == 401
+
+
+def test_nothing_but_a_workers_session_is_renewed_after_its_end(door: Knocking) -> None:
+    token = door.token("admin")
+    door.env.clock.advance(91 * DAY)
+    assert renewed(door, token)[0] == 401
+
+
+def test_a_session_that_is_revoked_while_it_is_renewed_has_no_successor(door: Knocking) -> None:
+    session = door.session("lab")
+    me = principal(door, session)
+    door.env.plane.revoke_worker(WorkerId("lab"), LOCAL).result(0)
+    fresh = door.made(CredentialKind.WORKER).presented
+    assert refusal(door.env.plane.renew, me, fresh).code == "unauthorized"
 
 
 def test_a_report_says_that_it_is_time_to_renew(door: Knocking) -> None:

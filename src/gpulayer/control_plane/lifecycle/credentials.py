@@ -2,6 +2,7 @@
 
 join code   minted - used ... used up | expired | revoked
 session     enrolled - [renewed: both are good until the new one is used] - expired | revoked
+            expired: good for being renewed alone, for a while
 """
 
 from __future__ import annotations
@@ -24,6 +25,18 @@ def why_not(credential: Credential, now: float) -> str:
     if credential.expires_at is not None and now >= credential.expires_at:
         return f"it expired {duration_text(max(0.0, now - credential.expires_at))} ago"
     return ""
+
+
+def why_not_followed(session: Credential, now: float, seconds: float) -> str:
+    """Why no other session follows it at `now`; empty when one may. A worker's that has expired,
+    and nothing else, may be followed for `seconds` more: its machine was off."""
+    is_late = (
+        session.kind is CredentialKind.WORKER
+        and session.revoked_at is None
+        and session.expires_at is not None
+        and now < session.expires_at + seconds
+    )
+    return "" if is_late else why_not(session, now)
 
 
 def used(code: Credential) -> Credential:
