@@ -97,7 +97,7 @@ def status(answer: bytes) -> int:
 
 
 def request(token: str, *lines: str, method: str = "GET", path: str = "/v1/jobs") -> bytes:
-    said = [f"{method} {path} HTTP/1.1", "Host: x", *lines]
+    said = [f"{method} {path} HTTP/1.1", "Host: 127.0.0.1", *lines]
     if token:
         said.append(f"Authorization: Bearer {token}")
     return ("\r\n".join(said) + "\r\n\r\n").encode("latin-1")
@@ -188,6 +188,33 @@ def test_pages_of_other_sites_get_nothing(served: Served, header: str, method: s
         answer = line.say(request(token, header, "Content-Length: 0", method=method))
     assert status(answer) in (403, 404, 405)
     assert b"access-control-allow" not in answer.lower()
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example", "127.0.0.1.evil.example:8765", "evil.example@127.0.0.1", "", "a b"]
+)
+def test_a_strangers_name_for_us_is_refused_before_a_body_is_read(
+    served: Served, host: str
+) -> None:
+    """DNS rebinding: a page gives its own name our address."""
+    token = served.token("admin")
+    head = (
+        f"POST /v1/jobs HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {token}\r\n"
+        "Content-Length: 1000000\r\n\r\n"
+    )
+    with Line(served) as line:
+        answer = line.say(head.encode())
+    assert status(answer) == 400
+    if host:
+        assert b"does not answer to the name" in answer
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "[::1]:8765", "10.0.0.5", "localhost:1", "HOST"])
+def test_addresses_and_the_machines_own_name_are_ours(served: Served, host: str) -> None:
+    token, name = served.token("viewer"), host.replace("HOST", os.uname().nodename)
+    head = f"GET /v1/jobs HTTP/1.1\r\nHost: {name}\r\nAuthorization: Bearer {token}\r\n\r\n"
+    with Line(served) as line:
+        assert status(line.say(head.encode())) == 200
 
 
 @pytest.mark.parametrize(

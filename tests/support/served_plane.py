@@ -33,6 +33,7 @@ class Host:
 
     kind = "local"
     home = ""
+    names = ("lab.example", "*.lab.example")
 
     def __init__(self, uploads: str) -> None:
         self.uploads = uploads

@@ -8,7 +8,6 @@ socket is the plane's own user and needs no credential.
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,6 +16,7 @@ from gpulayer.api import credentials
 from gpulayer.api.answers import Call, Parked
 from gpulayer.api.attempts import Attempts
 from gpulayer.api.authorize import Relation, authorize, may_at_all, refusal
+from gpulayer.api.host_names import HostNames
 from gpulayer.api.routes import Route
 from gpulayer.api.sse import Message, Stream
 from gpulayer.clock import SystemClock
@@ -27,14 +27,14 @@ from gpulayer.control_plane.wakeups import right_topic
 from gpulayer.errors import GPULayerError, NotFoundError, RefusedError, UsageError
 
 Headers = Sequence[tuple[bytes, bytes]]
-_LOOPBACK = re.compile(rb"(localhost|127(\.\d{1,3}){3}|\[::1\])(:\d{1,5})?")
 
 
 class Guard:
     """Of one plane. `admit` belongs to the event loop's thread, the rest to any."""
 
-    def __init__(self, plane: ControlPlane) -> None:
+    def __init__(self, plane: ControlPlane, names: HostNames) -> None:
         self._plane = plane
+        self._names = names
         self._attempts = Attempts(SystemClock())
 
     def admit(
@@ -48,13 +48,15 @@ class Guard:
     ) -> Principal:
         """Who calls, once it is known that they speak our language and may come this far.
 
-        Raises `version-mismatch`, `unauthorized`, `not-allowed`, or `usage` for two credentials.
+        Raises `version-mismatch`, `unauthorized`, `not-allowed`, or `usage` for two credentials and
+        for a name that is not ours.
         """
         _check_wire(headers)
         if is_private:
             principal = LOCAL
         else:
-            _refuse_browsers(headers, is_plain=is_plain)
+            self._require_our_name(headers, is_plain=is_plain)
+            _refuse_browsers(headers)
             _refuse_packed(headers)
             try:
                 principal = self._principal(headers, route)
@@ -122,6 +124,20 @@ class Guard:
             return answer.look(last)
 
         return Parked((*answer.topics, topic), answer.seconds, look)
+
+    def _require_our_name(self, headers: Headers, *, is_plain: bool) -> None:
+        for name, value in headers:
+            if name != b"host" or self._names.answers(value, is_plain=is_plain):
+                continue
+            if is_plain:
+                raise RefusedError("not-allowed", "this plane is for its own machine alone")
+            said = value[:100].decode("latin-1")
+            raise UsageError(
+                "usage",
+                f"this server does not answer to the name {said!r}",
+                why=f"it answers to its addresses and to {self._names}",
+                hint="gpulayer serve --advertise NAME",
+            )
 
     def _principal(self, headers: Headers, route: Route) -> Principal:
         found = [value for name, value in headers if name == b"authorization"]
@@ -216,13 +232,10 @@ def _not_there(route: Route, call: Call) -> GPULayerError:
     return NotFoundError("job-not-found", f"no job is called {name!r}", hint="gpulayer ps -a")
 
 
-def _refuse_browsers(headers: Headers, *, is_plain: bool) -> None:
+def _refuse_browsers(headers: Headers) -> None:
     """A page of another site may make a browser call us, and there is no reason for it to: no
-    token of ours ever is in a browser (Fetch standard, 2.2 and 3.2; Fetch Metadata). Without TLS
-    such a page may also give its own name our address, which the Host header then tells."""
+    token of ours ever is in a browser (Fetch standard, 2.2 and 3.2; Fetch Metadata)."""
     for name, value in headers:
-        if name == b"host" and is_plain and _LOOPBACK.fullmatch(value) is None:
-            raise RefusedError("not-allowed", "this plane is for its own machine alone")
         if name == b"origin" or (
             name == b"sec-fetch-site" and value not in (b"same-origin", b"none")
         ):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol
 
@@ -17,6 +17,7 @@ from gpulayer.api.answers import PARK_SECONDS, Call, Parked, Raw
 from gpulayer.api.authorize import Relation, may
 from gpulayer.api.files import Files
 from gpulayer.api.guard import Guard
+from gpulayer.api.host_names import HostNames
 from gpulayer.api.rights import Rights
 from gpulayer.api.routes import ROUTES
 from gpulayer.api.speaking import Speaking
@@ -56,6 +57,8 @@ class Host(Protocol):
     home: str
     uploads: str
     """Folder for bodies on their way in."""
+    names: Collection[str]
+    """By which strangers may call it, besides its addresses (`api.host_names`)."""
 
     def stop(self) -> None:
         """End the plane and all that belongs to it, after the current call is answered."""
@@ -76,7 +79,7 @@ class Handlers(Rights, Speaking, Watching, Files):
     def __init__(self, plane: ControlPlane, artifacts: LocalArtifacts, host: Host) -> None:
         super().__init__()
         self._plane = plane
-        self.guard = Guard(plane)
+        self.guard = Guard(plane, HostNames(host.names))
         self._artifacts = artifacts
         self._host = host
         self._disk = ThreadPoolExecutor(2, "gpulayer-disk")

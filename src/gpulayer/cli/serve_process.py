@@ -76,8 +76,12 @@ def _serve(places: Places, asked: dict[str, Any]) -> None:
         "durability": asked["durability"],
         "database": "postgresql" if "://" in asked["database"] else "sqlite",
     }
+    tls, names = None, listening.names_of(wished, told)
+    if cert is not None:
+        tls = cert.context()
+        names |= set(certificate.names_in(cert.chain))
     kind = Kind.served(
-        Front(sock, None if cert is None else cert.context(), facts),
+        Front(sock, tls, facts, names),
         durability=asked["durability"],
         database=asked["database"],
         artifacts=asked["artifacts"],

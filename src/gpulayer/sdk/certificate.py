@@ -76,6 +76,19 @@ def fingerprint_of(chain: str) -> str:
         raise _unusable(chain, "it holds no certificate in PEM form") from error
 
 
+def names_in(chain: str) -> list[str]:
+    """The host names that the first certificate in a PEM file is for; ours has none."""
+    from cryptography import x509
+
+    with open(chain, "rb") as file:
+        found = x509.load_pem_x509_certificate(file.read())
+    try:
+        extension = found.extensions.get_extension_for_class(x509.SubjectAlternativeName)
+    except x509.ExtensionNotFound:
+        return []
+    return extension.value.get_values_for_type(x509.DNSName)
+
+
 def _make(chain: str, key: str, clock: Clock) -> None:
     from datetime import UTC, datetime, timedelta
 

@@ -16,7 +16,7 @@ import os
 import sys
 import threading
 import traceback
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import ExitStack
 from typing import Any
 
@@ -85,6 +85,7 @@ class EmbeddedPlane:
     """One plane at work; the `Host` of its handlers. Thread-safe."""
 
     kind = "embedded"
+    names: Collection[str] = ()
 
     def __init__(self, places: Places, seat: Seat, *, in_memory: bool = False) -> None:
         """Takes `seat` as its own. Raises what the store raises; nothing is left open then."""

@@ -102,6 +102,12 @@ def advertised(listened: Address, sock: socket.socket, wish: str | None) -> Addr
     return Address(os.uname().nodename, port)
 
 
+def names_of(*addresses: Address) -> set[str]:
+    """By which this machine and those addresses may be called, as far as they have names."""
+    host = os.uname().nodename
+    return {host, host.partition(".")[0], *(address.host for address in addresses)}
+
+
 def _cannot(address: Address, error: OSError) -> GPULayerError:
     if error.errno == errno.EADDRINUSE:
         return RefusedError(

@@ -11,7 +11,7 @@ import os
 import signal
 import socket
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -40,6 +40,8 @@ class Front:
     tls: ssl.SSLContext | None
     facts: Mapping[str, Any]
     """For `doctor`: address, fingerprint."""
+    names: Collection[str] = ()
+    """By which they may call it, besides its addresses."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +78,7 @@ class PlaneHost:
         self._kind = kind or Kind()
         self.kind = self._kind.name
         self.home = places.home
+        self.names = () if self._kind.front is None else self._kind.front.names
         self.uploads = uploads_of(self._kind.artifacts or places.artifacts)
         self._places = places
         self._seat = seat
