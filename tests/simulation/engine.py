@@ -30,6 +30,7 @@ class Engine:
     """`now` is true time in seconds from the beginning of the run."""
 
     def __init__(self, seed: int, *, keep_trace: bool = False) -> None:
+        self.seed = seed
         self.now = 0.0
         self.rng = random.Random(seed)
         self.events = 0

@@ -234,6 +234,10 @@ class Supervisor:
         self._engine.note(self._name, f"lease of {task_id} is over")
         self._kill(task_id, "worker_lost")
 
+    def exits(self, task_id: str, code: int) -> None:
+        """Its process, of its own accord."""
+        self._end(task_id, code << 8, None)
+
     def cancel(self, task_id: str, mode: str, grace: float) -> None:
         if mode == "kill" or task_id not in self._stubborn:
             self._kill(task_id, None)

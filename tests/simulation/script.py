@@ -7,6 +7,7 @@ from typing import Any
 
 from gpulayer.contracts.capabilities import WorkerCapabilities
 from gpulayer.contracts.records import Event, Job, Task
+from gpulayer.control_plane.plane import ControlPlane
 from gpulayer.control_plane.submission import Submission
 from gpulayer.worker.agent import Agent
 from tests.simulation.drawn import TORCH
@@ -39,11 +40,12 @@ class Script:
         plan: Callable[[str], Plan],
         workers: int = 2,
         make_agent: Callable[..., Agent] = Agent,
+        make_plane: Callable[..., ControlPlane] = ControlPlane,
     ) -> None:
         """`plan`: what a process on the worker of that name does."""
         self.engine = Engine(1, keep_trace=True)
         self.physics = Physics(self.engine)
-        self.host = FarPlane(self.engine, folder, lambda: self.network.hang_up())
+        self.host = FarPlane(self.engine, folder, lambda: self.network.hang_up(), make_plane)
         self.network = Network(self.engine, self.host)
         self.workers = [
             Worker(
@@ -119,6 +121,10 @@ class Script:
     def where(self) -> list[str]:
         """The machines on which something runs."""
         return sorted(process.machine for process in self.physics.alive.values())
+
+    def story(self, job_id: str) -> list[str]:
+        """Kinds of its events."""
+        return [event.kind for event in self.job(job_id)[1]]
 
     def on(self, name: str) -> Worker:
         return next(worker for worker in self.workers if worker.name == name)

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from gpulayer.contracts.states import LIVE_TASK_STATES, TaskState
 from tests.simulation.faults import Faults
 from tests.simulation.machine import Plan
+from tests.simulation.races import RACES, Race
 from tests.simulation.script import AGAIN, Script
 
 Start = Callable[..., Script]
@@ -23,15 +25,28 @@ LONG = Plan(100.0, 0, ((1.0, 100),), False)
 def start(tmp_path: Path) -> Iterator[Start]:
     begun: list[Script] = []
 
-    def start(plan: Callable[[str], Plan] = lambda _: LONG, workers: int = 2) -> Script:
+    def start(
+        plan: Callable[[str], Plan] = lambda _: LONG, workers: int = 2, **made: Any
+    ) -> Script:
         folder = tmp_path / str(len(begun))
         folder.mkdir()
-        begun.append(Script(str(folder), plan, workers))
+        begun.append(Script(str(folder), plan, workers, **made))
         return begun[-1]
 
     yield start
     for script in begun:
         script.close()
+
+
+@pytest.mark.parametrize("race", RACES, ids=lambda race: f"{race.number:02} {race.name}")
+def test_a_race_ends_as_it_must(start: Start, race: Race) -> None:
+    race.play(start(lambda _: race.plan, race.workers))
+
+
+@pytest.mark.parametrize("race", RACES, ids=lambda race: f"{race.number:02} {race.name}")
+def test_a_planted_bug_is_seen_by_it(start: Start, race: Race) -> None:
+    with pytest.raises(AssertionError):
+        race.play(start(lambda _: race.plan, race.workers, make_plane=race.bug))
 
 
 def kinds(script: Script, job_id: str) -> list[str]:

@@ -52,6 +52,8 @@ class Worker:
         `worker_id`: of another machine, whose disk was copied to this one."""
         self.name = name
         self.worker_id = worker_id or name
+        self.staging_seconds: float | None = None
+        """How long the preparation of a task takes; None: drawn each time."""
         self.is_gone = False
         """It was sent away for good."""
         self._engine = engine
@@ -197,9 +199,8 @@ class Worker:
             case say.Remember(at):
                 self._remembered = at
             case say.Run(assignment, number):
-                mean = self._engine.rng.choice((0.002, 0.002, 0.3, 3.0))
                 begin = self._run(assignment, number)
-                self._share.after(self._engine.soon(mean), self._mine(begin))
+                self._share.after(self._staging(), self._mine(begin))
             case say.Tail(task_id, offset):
                 self._ask(lambda supervisor: supervisor.tail(task_id, offset, self._read(task_id)))
             case say.End(task_id, mode, grace):
@@ -217,6 +218,16 @@ class Worker:
                 self._ask(lambda supervisor: supervisor.lease(until))
             case say.DropEnvelopes() | say.KeepEnvelopes() | say.Leave() | say.Probe():
                 pass
+
+    def _staging(self) -> float:
+        if self.staging_seconds is not None:
+            return self.staging_seconds
+        return self._engine.soon(self._engine.rng.choice((0.002, 0.002, 0.3, 3.0)))
+
+    def crash(self) -> None:
+        """The machine, with all that runs on it."""
+        self.crash_agent()
+        self.crash_supervisor()
 
     def _run(self, assignment: Any, number: int) -> Callable[[], None]:
         """The start, once prepared, over the connection that there is now."""

@@ -74,7 +74,7 @@ class World:
         self.engine = engine
         rng = engine.rng
         self._parts = parts
-        self.faults = parts.faults(Faults.draw(rng))
+        self.faults = parts.faults(Faults.draw(rng, engine.seed))
         engine.note("world", repr(self.faults))
         self.physics = Physics(engine)
         self.host = PlaneHost(engine, folder, lambda: self.network.hang_up(), parts.plane)
@@ -135,9 +135,7 @@ class World:
             self.host.crash(self.engine.rng.uniform(0.1, 8.0), self.faults.power_loss)
 
     def _crash_both(self) -> None:
-        worker = self.engine.rng.choice(self.workers)
-        worker.crash_agent()
-        worker.crash_supervisor()
+        self.engine.rng.choice(self.workers).crash()
 
     def _cut(self) -> None:
         worker = self.engine.rng.choice(self.workers)

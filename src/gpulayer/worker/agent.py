@@ -39,8 +39,7 @@ class Agent:
         last_heard: float = float("-inf"),
         place: str = "",
     ) -> None:
-        """`last_heard` is what an earlier agent of this worker was last asked to `Remember`;
-        `place` as in `Register`."""
+        """`last_heard`: what an earlier agent of this worker was last asked to `Remember`."""
         self.slots = Slots()
         self._last_heard = last_heard
         self._remembered = float("-inf")
@@ -241,9 +240,7 @@ class Agent:
         slot = self.slots.get(task_id)
         if slot is None:
             return []
-        if slot.exit is None:
-            return self.slots.disown(slot)
-        return self._gone(slot, now)
+        return self.slots.disown(slot) if slot.exit is None else self._gone(slot, now)
 
     def _gone(self, slot: Slot, now: float) -> list[say.Instruction]:
         self.slots.remove(slot)
