@@ -35,6 +35,8 @@ class Faults:
     """A worker is drained, and resumed later."""
     copied: float = 0.0
     """A worker's disk is copied to another machine, which says the same name from then on."""
+    revoked: float = 0.0
+    """A worker is sent away for good, and another machine joins in its place."""
     wall_jump: float = 0.0
     refused_starts: float = 0.0
     through_json: bool = False
@@ -67,6 +69,7 @@ class Faults:
             refused_starts=rng.choice((0.0, 0.05)),
             through_json=rng.random() < 0.2,
             copied=apart.choice((0.0, 60.0)),
+            revoked=apart.choice((0.0, 0.0, 40.0)),
         )
 
 

@@ -55,7 +55,6 @@ class Invariants:
         """Workers that drain."""
         self._drained: frozenset[str] = frozenset()
         """Those among them that did at the look before."""
-        self._room = {w.name: w.capabilities for w in workers}
 
     def look(self) -> None:
         """After an event. Costs nothing unless something was committed."""
@@ -84,6 +83,9 @@ class Invariants:
                         f"{job.id} is {job.state} and its result is {result}",
                     )
             live = reader.live_tasks()
+            for task in live:
+                gone = task.worker_id in self._host.revoked
+                _hold(not gone, f"{task.worker_id} was revoked and has {task}")
             self._fits(live)
             self._marked(live)
         known = {job.id for job in jobs}
@@ -191,7 +193,7 @@ class Invariants:
         _hold(all(n == 1 for n in places.values()), f"two live tasks for one place of {job.id}")
 
     def _fits(self, live: list[Task]) -> None:
-        for name, room in self._room.items():
+        for name, room in {w.worker_id: w.capabilities for w in self._workers}.items():
             mine = [task for task in live if task.worker_id == name]
             cores = sum(task.cpu_cores for task in mine)
             _hold(cores <= room.cpu_cores + 1e-9, f"{name} has {cores} cores given out")
@@ -204,7 +206,9 @@ class Invariants:
         _hold(truth.startswith(here), f"the log of {task.id} is not what it printed")
         if task.log_complete and task.state is not TaskState.LOST:
             _hold(here == truth, f"the log of {task.id} is called complete and is not")
-        if task.state in (TaskState.SUCCEEDED, TaskState.FAILED, TaskState.TIMED_OUT):
+        ended = task.state in (TaskState.SUCCEEDED, TaskState.FAILED, TaskState.TIMED_OUT)
+        is_told = task.exit_code is not None  # else the plane wrote it, having heard nothing
+        if ended and is_told and task.worker_id not in self._host.revoked:
             _hold(task.log_complete, f"the log of {task.id} never became complete")
 
     def _worker(self, task: Task) -> Worker:

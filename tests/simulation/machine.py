@@ -11,9 +11,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from gpulayer.control_plane.settings import Settings
 from gpulayer.runtime import exits, segments
 from gpulayer.worker.events import Attached
 from tests.simulation.engine import Engine, EngineClock, Share, Timer
+
+LEASE_SECONDS = Settings().lease_seconds
 
 LOCAL = 0.0005
 """Seconds of one way over a local socket. Constant, so order is kept."""
@@ -59,6 +62,9 @@ class Physics:
         self.cores: dict[str, float] = {}
         """What each machine has."""
         self.alive: dict[str, Process] = {}
+        self.sent_away: dict[str, float] = {}
+        """Worker -> since when its work is given out again, whatever it still runs: no word of one
+        that cannot be reached is waited for. Its leases end what may go again."""
         self._woken: dict[str, float] = {}
         """Machine -> when it was last suspended until."""
         self._waiting: dict[str, Callable[[], None]] = {}
@@ -112,7 +118,10 @@ class Physics:
                     raise Broken(f"two live processes for one element: {one} and {other}")
 
     def _is_sure(self, process: Process) -> bool:
-        """Whether it is not one of a machine that has just woken, or sleeps."""
+        """Whether it is not one of a machine that has just woken, or sleeps, or was sent away."""
+        if process.worker_id in self.sent_away:
+            over = self.sent_away[process.worker_id] + LEASE_SECONDS + WAKING
+            return process.again and self._engine.now > over
         return self._engine.now > self._woken.get(process.machine, -1.0) + WAKING
 
     def _fit(self, machine: str) -> None:

@@ -7,7 +7,9 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
+from gpulayer.contracts.ids import WorkerId
 from gpulayer.contracts.messages import Acquire, Acquired, Register, Report
+from gpulayer.contracts.principals import LOCAL
 from gpulayer.control_plane.plane import ControlPlane
 from gpulayer.control_plane.settings import Settings
 from gpulayer.control_plane.wakeups import Wakeups, worker_topic
@@ -79,6 +81,8 @@ class PlaneHost:
         self.clock = EngineClock(engine, base=7_000.0)
         self._ids = EngineIds(engine)
         self.logs = MemoryLogs()
+        self.revoked: set[str] = set()
+        """Workers whose sessions are no good any more."""
         self.commits = 0
         """How many transactions there have been, over all lives."""
         self.life = 0
@@ -141,6 +145,10 @@ class PlaneHost:
     # --- what the plane is asked ------------------------------------------------------------
 
     def talk(self, message: Any) -> Execute:
+        spoken = self._heard(message)
+        return lambda answer: self._let_in(message.worker_id, answer, spoken)
+
+    def _heard(self, message: Any) -> Execute:
         match message:
             case Register():
                 return lambda answer: self._settle(answer, lambda p: p.register(message))
@@ -151,7 +159,24 @@ class PlaneHost:
             case _:
                 raise TypeError(message)
 
-    def ship(self, task_id: str, fence: int, offset: int, data: bytes) -> Execute:
+    def revoke(self, worker_id: str) -> Execute:
+        """From now on its words are refused, as `api.guard` does."""
+
+        def verb(plane: ControlPlane) -> Future[Any]:
+            done = plane.revoke_worker(WorkerId(worker_id), LOCAL)
+            done.result(0)
+            self.revoked.add(worker_id)
+            return done
+
+        return self.ask(verb)
+
+    def _let_in(self, worker_id: str, answer: Answer, execute: Execute) -> None:
+        if worker_id in self.revoked:
+            answer(RefusedError("unauthorized", "it was revoked"))
+        else:
+            execute(answer)
+
+    def ship(self, worker_id: str, task_id: str, fence: int, offset: int, data: bytes) -> Execute:
         def execute(answer: Answer) -> None:
             try:
                 assert self.plane is not None
@@ -159,7 +184,7 @@ class PlaneHost:
             except (NotFoundError, RefusedError):
                 answer(None)
 
-        return execute
+        return lambda answer: self._let_in(worker_id, answer, execute)
 
     def ask(self, verb: Callable[[ControlPlane], Future[Any]]) -> Execute:
         """A client's call."""

@@ -22,6 +22,7 @@ from tests.simulation.seams import (
     Bug,
     ChangedStore,
     ChangedTx,
+    PlaneWithItsStore,
     drawn_with,
 )
 from tests.simulation.world import Parts
@@ -90,6 +91,30 @@ class AnyIncarnation(ControlPlane):
             now = session.worker.incarnation
             message = dataclasses.replace(message, incarnation=now)
         return super().report(message)
+
+
+class OldLogsGrow(PlaneWithItsStore):
+    """The log of an attempt takes more after a later one has begun."""
+
+    def __init__(self, store: Any, clock: Any, ids: Any, wakeups: Any, logs: Any, *more: Any):
+        super().__init__(store, clock, ids, wakeups, logs, *more)
+        self._log_folder = logs
+
+    def append_log(self, task_id: str, fence: int, offset: int, data: bytes) -> Future[int]:
+        with self.store.read() as reader:
+            task = reader.task(task_id)
+        if task is not None:
+            self._log_folder.append(task.job_id, task_id, offset, data)
+        return super().append_log(task_id, fence, offset, data)
+
+
+class SentAwayForNothing(ControlPlane):
+    """What a revoked worker ran is still counted as its own."""
+
+    def revoke_worker(self, worker_id: Any, by: Any) -> Future[list[str]]:
+        answer: Future[list[str]] = Future()
+        answer.set_result([])
+        return answer
 
 
 class AnyOrder(ControlPlane):
@@ -207,6 +232,14 @@ BUGS_AFAR = (
             BesideTheOlder,
             faults=drawn_with(**NO_CRASHES | {"copied": 10.0, "cut": 0.0, "delay": 0.5}),
         ),
+    ),
+    Bug(
+        "old logs grow",
+        Parts(OldLogsGrow, faults=drawn_with(**CUTS_OFTEN), workers=(2,)),
+    ),
+    Bug(
+        "sent away for nothing",
+        Parts(SentAwayForNothing, faults=drawn_with(**NO_CRASHES | {"revoked": 15.0})),
     ),
     Bug("any order", Parts(AnyOrder, faults=drawn_with(**SLOW_ALONE, double=0.3))),
     Bug("marked for ever", Parts(MarkedForEver, faults=drawn_with(**CUTS_ALONE))),

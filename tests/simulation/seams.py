@@ -76,6 +76,7 @@ NO_CRASHES: dict[str, float] = {
     "stopped": 0.0,
     "drained": 0.0,
     "copied": 0.0,
+    "revoked": 0.0,
 }
 CUTS_ALONE = NO_CRASHES | {"cut": 25.0, "delay": 0.05}
 CUTS_OFTEN = CUTS_ALONE | {"cut": 10.0, "drop": 0.0}

@@ -58,7 +58,7 @@ class Worker:
         """It was sent away for good."""
         self._engine = engine
         self._network = network
-        self.plane = plane
+        self._plane = plane
         self._physics = physics
         self._make_agent = make_agent
         self.plan = plan
@@ -193,14 +193,21 @@ class Worker:
         match order:
             case say.SendRegister(session) | say.SendReport(session) | say.SendAcquire(session):
                 park = order.message.park_seconds if isinstance(order, say.SendAcquire) else 0.0
-                self._call(session, self.plane.talk(self._wired(order)), order, park)
+                self._call(session, self._plane.talk(self._wired(order)), order, park)
             case say.Ship(session, task_id, fence, _, offset, data):
-                self._call(session, self.plane.ship(task_id, fence, offset, data), order, 0.0)
+                self._call(
+                    session,
+                    self._plane.ship(self.worker_id, task_id, fence, offset, data),
+                    order,
+                    0.0,
+                )
             case say.Remember(at):
                 self._remembered = at
             case say.Run(assignment, number):
-                begin = self._run(assignment, number)
-                self._share.after(self._staging(), self._mine(begin))
+                mean = self._engine.rng.choice((0.002, 0.002, 0.3, 3.0))
+                begin, drawn = self._run(assignment, number), self._engine.soon(mean)
+                wait = drawn if self.staging_seconds is None else self.staging_seconds
+                self._share.after(wait, self._mine(begin))
             case say.Tail(task_id, offset):
                 self._ask(lambda supervisor: supervisor.tail(task_id, offset, self._read(task_id)))
             case say.End(task_id, mode, grace):
@@ -213,16 +220,11 @@ class Worker:
                     self._engine.soon(0.005), self._mine(lambda: self.tell(collected))
                 )
             case say.StartPlane():
-                self.plane.wanted()
+                self._plane.wanted()
             case say.Lease(until):
                 self._ask(lambda supervisor: supervisor.lease(until))
             case say.DropEnvelopes() | say.KeepEnvelopes() | say.Leave() | say.Probe():
                 pass
-
-    def _staging(self) -> float:
-        if self.staging_seconds is not None:
-            return self.staging_seconds
-        return self._engine.soon(self._engine.rng.choice((0.002, 0.002, 0.3, 3.0)))
 
     def crash(self) -> None:
         """The machine, with all that runs on it."""

@@ -100,6 +100,16 @@ class Clients:
             ANSWER_SECONDS,
         )
 
+    def revoke(self, worker: str) -> None:
+        """Until it is answered."""
+        self.network.call(
+            self.network.link(),
+            self.host.revoke(worker),
+            lambda _: self.engine.note("client", f"revoked {worker}"),
+            lambda: self._later(lambda: self.revoke(worker)),
+            ANSWER_SECONDS,
+        )
+
     def _later(self, call: Any) -> None:
         self.engine.after(AGAIN_SECONDS, call)
 

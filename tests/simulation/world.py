@@ -116,6 +116,7 @@ class World:
         self._repeat(faults.drained, self._drain)
         self._repeat(faults.wall_jump, self._jump)
         self._repeat(faults.copied, self._copy)
+        self._repeat(faults.revoked, self._revoke)
 
     def _repeat(self, mean: float, fault: Callable[[], None]) -> None:
         if mean <= 0:
@@ -159,17 +160,20 @@ class World:
         of = self.engine.rng.choice(self.workers)
         name = f"{of.worker_id}-{len(self.workers)}"
         self.engine.note(of.name, f"is copied to {name}")
-        twin = Worker(
-            name,
-            self.engine,
-            self.network,
-            self.host,
-            self.physics,
-            self._parts.agent,
-            capabilities=of.capabilities,
-            worker_id=of.worker_id,
-        )
-        self.workers.append(twin)
+        self._join(name, of, of.worker_id)
+
+    def _revoke(self) -> None:
+        of = self.engine.rng.choice([worker for worker in self.workers if not worker.is_gone])
+        self.engine.note(of.name, f"{of.worker_id} is to be revoked")
+        self.physics.sent_away.setdefault(of.worker_id, self.engine.now)
+        self.clients.revoke(of.worker_id)
+        name = f"w{len(self.workers)}"
+        self._join(name, of, name)
+
+    def _join(self, name: str, like: Worker, worker_id: str) -> None:
+        parts = (self.engine, self.network, self.host, self.physics, self._parts.agent)
+        made = Worker(name, *parts, capabilities=like.capabilities, worker_id=worker_id)
+        self.workers.append(made)
 
     def _jump(self) -> None:
         clock = self.engine.rng.choice([self.host.clock, *(w.clock for w in self.workers)])
