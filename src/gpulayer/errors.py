@@ -260,6 +260,10 @@ _TABLE: tuple[Slug, ...] = (
     Slug("secret-missing", PreparationError, 1, 126, 409,
          "The worker has no value for a secret that the job names. Set it where the worker "
          "runs; for a job on this machine, export it in the terminal."),
+    Slug("data-missing", PreparationError, 1, 126, 409,
+         "A data set that the job names is not at its path any more. On the worker, `gpulayer join "
+         "--data NAME=PATH` says where it is; for a job on this machine, export "
+         "GPULAYER_DATA_NAME in the terminal."),
     Slug("secret-unsafe", PreparationError, 1, 126, 409,
          "A secret's file can be read by others: `chmod 600` it. Or a value is under 6 bytes, "
          "so it cannot be told from other output: pass it as a variable with `--env`."),

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -79,6 +80,17 @@ def submitted(served: Served, name: str, script: str) -> str:
         "name": "far",
         "workload": {"kind": "command", "command": ["sh", "-c", script]},
         "placement": {"target": "remote", "worker_ids": [name]},
+    }
+    return str(served.admin.call("POST", "/v1/jobs", {"spec": spec})["id"])
+
+
+def with_data(served: Served, name: str, data: str) -> str:
+    """A job that reads a data set, on that worker."""
+    script = 'cat "$GPULAYER_DATA_WORDS/first"'
+    spec = {
+        "workload": {"kind": "command", "command": ["sh", "-c", script]},
+        "placement": {"target": "remote", "worker_ids": [name]},
+        "data": [data],
     }
     return str(served.admin.call("POST", "/v1/jobs", {"spec": spec})["id"])
 
@@ -374,3 +386,31 @@ def test_no_answer_waits_for_an_acknowledgement(served: Served) -> None:
         if quick == ENOUGH:
             return
     raise AssertionError(f"{quick} of 300 answers were quick")
+
+
+def test_a_data_set_is_known_by_name_and_its_path_stays_on_its_machine(served: Served) -> None:
+    with Machine() as machine:
+        words = machine.folder / "a secret place" / "words"
+        words.mkdir(parents=True)
+        (words / "first").write_text("hello\n")
+        line = served.link(served.invite())
+        refused = machine.gpulayer("join", line, "--data", "words=/no/such", check=2)
+        assert "error[file-not-found]" in refused.stderr
+        for wrong in ("words", "w/x=/", "words=", "=/", "words=/\n"):
+            assert "error[usage]" in machine.gpulayer("join", line, "--data", wrong, check=2).stderr
+        said = machine.gpulayer("join", line, "--name", "reader", "--data", f"words={words}").stderr
+        assert "data: words" in said
+        job = until(served, with_data(served, "reader", "words"), "succeeded")
+        assert b"hello" in served.admin.request("GET", f"/v1/jobs/{job['id']}/logs").data
+        waits = with_data(served, "reader", "imagenet")
+        served.until(lambda: "imagenet" in json.dumps(looked_at(served, waits)))
+        assert "needs data set imagenet, has only words" in json.dumps(looked_at(served, waits))
+        words.rename(words.with_name("moved"))
+        failed = until(served, with_data(served, "reader", "words"), "failed")
+        assert failed["result"]["error"]["slug"] == "data-missing"
+        told = [served.admin.call("GET", "/v1/workers"), failed, job]
+        assert "secret place" not in json.dumps(told)
+
+
+def looked_at(served: Served, job: str) -> Any:
+    return served.admin.call("GET", f"/v1/jobs/{job}")

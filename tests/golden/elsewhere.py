@@ -11,6 +11,10 @@ ELSEWHERE = {
         "only an archive that another program made gets it",
         "unit/artifacts/test_extract.py",
     ),
+    "data-missing": (
+        "needs a data set that goes between the choice of a machine and the start",
+        "unit/worker/test_steps.py",
+    ),
     "log-removed": (
         "needs a log that is removed while it is read",
         "unit/control_plane/test_housekeeping.py",

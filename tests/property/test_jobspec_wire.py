@@ -19,6 +19,7 @@ from gpulayer.contracts import (
     validate_jobfile,
     validate_spec,
 )
+from gpulayer.contracts.data_sets import variable
 from gpulayer.errors import SpecError, UsageError
 
 laws = settings(deadline=None)
@@ -121,7 +122,7 @@ def _specs(work: Any, needs: Any, **more: Any) -> st.SearchStrategy[dict[str, An
         environment=st.none() | _some({}, requirements=st.just(["a>=1"]), preload=st.just(["a.b"])),
         array=st.none() | _some({"count": st.integers(1, 9)}, max_parallel=st.integers(1, 9)),
         checkpoint=st.none() | _some({"path": paths}, interval_seconds=seconds),
-        data=st.lists(names, max_size=2),
+        data=st.lists(names, max_size=2, unique_by=variable),
         cache=st.booleans(),
         **more,
     )

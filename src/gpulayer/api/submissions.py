@@ -22,7 +22,7 @@ SUBMISSION = {
 }
 """What a body holds, as `contracts.fitting` names it."""
 
-_OF_ITS_MACHINE = frozenset({"attach_id", "cwd", "interpreter", "visible_gpus"})
+_OF_ITS_MACHINE = frozenset({"attach_id", "cwd", "data", "interpreter", "visible_gpus"})
 
 
 def submission_of(

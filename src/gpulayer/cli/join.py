@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import signal
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -20,11 +21,12 @@ if TYPE_CHECKING:
 
 @click.command("join")
 @click.argument("line", required=False, metavar="[gl://...]")
-@options("worker_name", "worker_python", "foreground", "json", "quiet")
+@options("worker_name", "worker_python", "worker_data", "foreground", "json", "quiet")
 def command(
     line: str | None,
     worker_name: str | None,
     worker_python: str | None,
+    worker_data: tuple[str, ...],
     foreground: bool,
     as_json: bool,
     quiet: bool,
@@ -41,6 +43,7 @@ def command(
     from gpulayer.sdk.places import Places
 
     _refuse_inside_job()
+    data = dict(_data_sets(worker_data))
     home = Places.find().home
     if line is None:
         known = [one for one in Joined.all(home) if one.is_there()]
@@ -54,6 +57,8 @@ def command(
         for one in known:
             if worker_python is not None and (facts := one.facts()) is not None:
                 one.write(facts._replace(python=_python(worker_python)))
+            if data:
+                one.declare(data)
             _begin(one, foreground and len(known) == 1, as_json, quiet, is_new=False)
         return
     address = parse(line)
@@ -63,6 +68,8 @@ def command(
     facts = joined.facts()
     if is_new or (facts is not None and facts.invite == enrolment.invite_of(code)):
         joining.join(joined, address, code, worker_name, _python(worker_python))
+    if data:
+        joined.declare(data)
     _begin(joined, foreground, as_json, quiet, is_new)
 
 
@@ -89,7 +96,7 @@ def _begin(joined: Joined, foreground: bool, as_json: bool, quiet: bool, is_new:
     elif not quiet:
         word = "joined" if is_new else "this machine works already for"
         render.say(f"{word} {facts.endpoint.host} as {facts.name}")
-        _say_what(facts, has)
+        _say_what(facts, has, joined)
         if why_not:
             render.say(f"not connected yet: {why_not}")
         render.say(f"it goes on without this terminal; end it: gpulayer leave {joined.name}")
@@ -104,7 +111,7 @@ def _stay(joined: Joined, facts: Facts, has: WorkerCapabilities, quiet: bool) ->
     joined.places.create()
     if not quiet:
         render.say(f"working for {facts.endpoint.host} as {facts.name} (Ctrl-C: end)")
-        _say_what(facts, has)
+        _say_what(facts, has, joined)
 
     def stop(*_: Any) -> None:
         raise KeyboardInterrupt
@@ -122,11 +129,13 @@ def _stay(joined: Joined, facts: Facts, has: WorkerCapabilities, quiet: bool) ->
         environment.close()
 
 
-def _say_what(facts: Facts, has: WorkerCapabilities) -> None:
+def _say_what(facts: Facts, has: WorkerCapabilities, joined: Joined) -> None:
     gpus = [gpu.name for gpu in has.gpus or ()]
     counted = [f"{gpus.count(name)} x {name}" for name in dict.fromkeys(gpus)]
     memory = f", {has.memory_gb:.0f} GB" if has.memory_gb else ""
     parts = [*(counted or ["no GPU"]), f"{has.cpu_cores:g} cores{memory}", facts.python]
+    if data := joined.data():
+        parts.append(f"data: {', '.join(sorted(data))}")
     render.say("  " + "; ".join(map(render.plain, parts)))
 
 
@@ -156,6 +165,44 @@ def _python(asked: str | None) -> str:
             "file-not-found", f"--python: {path} is no program", hint=f"ls {shlex.quote(path)}"
         )
     return path
+
+
+def _data_sets(asked: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Of `--data NAME=PATH`, each with the whole path of something that is there."""
+    from gpulayer.contracts.data_sets import is_name, variable
+
+    seen: dict[str, str] = {}
+    for text in asked:
+        name, equals, given = text.partition("=")
+        if not equals or not is_name(name):
+            raise UsageError(
+                "usage",
+                f"--data: {text!r} is not NAME=PATH",
+                why="a name has 1 to 63 letters, digits, _ . -",
+                hint="gpulayer join --help",
+            )
+        if earlier := seen.get(variable(name)):
+            raise UsageError(
+                "usage",
+                f"--data: {earlier} and {name} would be in one variable, {variable(name)}",
+                hint="gpulayer join --help",
+            )
+        seen[variable(name)] = name
+        path = os.path.abspath(os.path.expanduser(given))
+        if not given or not path.isprintable():
+            raise UsageError(
+                "usage",
+                f"--data: {given!r} is no path that can be told to a job",
+                why="it is empty, or has characters that cannot be printed",
+                hint="gpulayer join --help",
+            )
+        if not os.access(path, os.R_OK):
+            raise NotFoundError(
+                "file-not-found",
+                f"--data: {path} is not there, or cannot be read",
+                hint=f"ls -ld {shlex.quote(path)}",
+            )
+        yield name, path
 
 
 def _refuse_inside_job() -> None:

@@ -117,6 +117,8 @@ FLAGS: dict[str, Flag] = {
                     "$GPULAYER_INPUT_DIR/PATH.", metavar="SRC[:PATH]", multiple=True),
     "outputs": _flag("-o", "--output", about="Keep files of the working folder that match, besides "
                      "those in $GPULAYER_OUTPUT_DIR.", metavar="GLOB", multiple=True),
+    "data": _flag("--data", about="A data set that the worker must have; the job finds its path in "
+                  "$GPULAYER_DATA_NAME.", metavar="NAME", multiple=True, advanced=True),
     "get": _flag("--get", about="At the end, bring the outputs home: into DIR, or a folder named "
                  "after the job.", metavar="[DIR]", is_flag=False, flag_value=".",
                  default=None),
@@ -186,6 +188,9 @@ FLAGS: dict[str, Flag] = {
                          metavar="NAME"),
     "worker_python": _flag("--python", about="The Python of jobs that bring none; this "
                            "terminal's.", metavar="PATH"),
+    "worker_data": _flag("--data", about="A data set that this machine has, for jobs that name it. "
+                         "Those that are given replace those of before.", metavar="NAME=PATH",
+                         multiple=True),
     "foreground": _flag("--foreground", about="Stay in this terminal; Ctrl-C ends the worker.",
                         is_flag=True),
     "at_once": _flag("--now", about="Do not wait for jobs that run: they are lost.",

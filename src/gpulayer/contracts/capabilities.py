@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from gpulayer.contracts.data_sets import declared
 from gpulayer.contracts.fitting import fitted_to
 
 Vendor = Literal["nvidia", "apple", "amd"]
@@ -84,6 +85,8 @@ class WorkerCapabilities:
     region: str | None = None
     version: str = ""
     """Of GPUlayer on that machine."""
+    data: tuple[str, ...] = ()
+    """Names of the data sets that it declares."""
     address: str | None = None
     """Its own IP address on the way to the plane. None: the plane's own machine."""
 
@@ -99,6 +102,7 @@ class WorkerCapabilities:
         known["interpreters"] = tuple(
             Interpreter(**_known(Interpreter, i)) for i in data.get("interpreters", ())
         )
+        known["data"] = declared(data.get("data", ()))
         return cls(**known)
 
 

@@ -43,6 +43,10 @@ class Shape:
     """As the terminal saw it, so that Python is judged before the worker has looked."""
     visible_gpus: tuple[str, ...] | None = None
     """The terminal's own CUDA_VISIBLE_DEVICES, as a restriction. None: no restriction."""
+    data: tuple[str, ...] = ()
+    """Names of data sets."""
+    data_here: tuple[str, ...] = ()
+    """Those of them that the terminal of a job here names itself."""
     nodes: int = 1
     """Nodes of a gang; all or nothing."""
     distinct: bool = False

@@ -17,6 +17,7 @@ from pydantic_core import InitErrorDetails, ValidationError
 from gpulayer.contracts import limits
 from gpulayer.contracts.arrays import Array
 from gpulayer.contracts.base import API_VERSION, Contract, fault, fill, refusal, refuse_all
+from gpulayer.contracts.data_sets import variable
 from gpulayer.contracts.environ_names import name_fault
 from gpulayer.contracts.placement import Labels, PlacementPolicy
 from gpulayer.contracts.problems import problems_in, spec_error, too_large
@@ -156,7 +157,8 @@ class JobSpec(Contract):
     @model_validator(mode="after")
     def _agree(self) -> Self:
         work = self.workload
-        faults = [*_secret_faults(self), *_input_faults(self), *_kind_faults(self)]
+        faults = [*_secret_faults(self), *_input_faults(self), *_data_faults(self)]
+        faults += _kind_faults(self)
         if isinstance(work, DistributedJob):
             faults += _distributed_faults(self, work)
         refuse_all(faults)
@@ -200,6 +202,20 @@ def _input_faults(spec: JobSpec) -> Iterator[InitErrorDetails]:
             )
         files.add(item.path)
         folders |= above
+
+
+def _data_faults(spec: JobSpec) -> Iterator[InitErrorDetails]:
+    """Two cannot be in one variable."""
+    seen: dict[str, str] = {}
+    for index, name in enumerate(spec.data):
+        if (earlier := seen.get(variable(name))) is not None:
+            yield fault(
+                ("data", index),
+                None,
+                f"is {name}, whose variable {variable(name)} {earlier} has already",
+                "name each data set once",
+            )
+        seen[variable(name)] = name
 
 
 def _kind_faults(spec: JobSpec) -> Iterator[InitErrorDetails]:

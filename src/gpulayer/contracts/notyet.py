@@ -50,7 +50,6 @@ _VALUES: dict[str, Callable[[JobSpec], Any]] = {
     "array": lambda spec: spec.array,
     "resume": lambda spec: spec.resume,
     "checkpoint": lambda spec: spec.checkpoint,
-    "data": lambda spec: spec.data,
     "cache": lambda spec: spec.cache,
     "reuse": lambda spec: spec.reuse,
 }

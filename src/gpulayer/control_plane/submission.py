@@ -37,7 +37,7 @@ _ORIGIN = {
     **dict.fromkeys(("attach_id", "cwd", "host", "user", "argv_text"), "str | None"),
     **dict.fromkeys(("session", "parent_job"), "str | None"),
     **dict.fromkeys(("interpreter", "function"), "Mapping[str, Any] | None"),
-    "visible_gpus": "tuple[str, ...] | None",
+    **dict.fromkeys(("visible_gpus", "data"), "tuple[str, ...] | None"),
 }
 _MODES = ("int", "term", "kill")
 

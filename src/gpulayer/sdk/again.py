@@ -51,6 +51,8 @@ def _flags(spec: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
         yield "on", f"{name}={value}"
     if spec.get("env"):
         yield "env", [f"{name}={value}" for name, value in spec["env"].items()]
+    if spec.get("data"):
+        yield "data", list(spec["data"])
     if spec.get("secrets"):
         yield "secret", [_secret(secret) for secret in spec["secrets"]]
     if spec.get("timeout_seconds"):

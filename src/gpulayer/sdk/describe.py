@@ -18,7 +18,7 @@ OPTIONS = (
     "name", "gpus", "gpu_memory", "accelerator", "cpus", "memory", "disk", "profile", "python",
     "frameworks", "on", "priority", "strategy", "labels", "env", "secrets", "timeout", "retries",
     "retry_on", "on_unschedulable", "requirements", "preload", "reuse", "cache", "image",
-    "source", "inputs", "outputs",
+    "source", "inputs", "outputs", "data",
 )  # fmt: skip
 """Every word that `run`, `submit`, `@gl.remote` and `gl.submit` understand about a job."""
 
@@ -48,6 +48,7 @@ def spec_of(workload: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str
         ("priority", said.get("priority")),
         ("retry", _retry(said)),
         ("outputs", list(said.get("outputs", ()))),
+        ("data", list(said.get("data", ()))),
         ("environment", _environment(said)),
         ("reuse", said.get("reuse")),
         ("cache", said.get("cache")),

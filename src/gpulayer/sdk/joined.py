@@ -2,6 +2,7 @@
 
     HOME/joined/NAME/worker.json    where the server is, what this worker is called, its Python
     HOME/joined/NAME/session        the worker's credential, readable by its owner alone
+    HOME/joined/NAME/data.json      its data sets: where each is, told to nobody else
     HOME/joined/NAME/ended          why the server does not want this worker any more
 
 NAME is the server's host and port. The rest of the folder is a home as any other, with an agent
@@ -53,6 +54,7 @@ class Joined:
         self.places = places or Places.find({**os.environ, "GPULAYER_HOME": self.folder})
         self.session_file = os.path.join(self.places.state, "session")
         self._facts = os.path.join(self.places.state, "worker.json")
+        self._data = os.path.join(self.places.state, "data.json")
         self._ended = os.path.join(self.places.state, "ended")
 
     @classmethod
@@ -101,6 +103,19 @@ class Joined:
 
     def write(self, facts: Facts) -> None:
         write_private(self._facts, json.dumps({"schema": SCHEMA, **facts._asdict()}) + "\n")
+
+    def data(self) -> dict[str, str]:
+        """Data sets that this machine has declared: where each is."""
+        try:
+            with open(self._data, encoding="utf-8") as file:
+                found = json.load(file)
+            return {str(name): str(path) for name, path in found.items()}
+        except (OSError, ValueError, AttributeError):
+            return {}
+
+    def declare(self, data: Mapping[str, str]) -> None:
+        """These, in place of those of before. The worker reads them when it begins."""
+        write_private(self._data, json.dumps(dict(data)) + "\n")
 
     def session(self) -> str | None:
         """The credential; None where there is none that can be used."""

@@ -55,6 +55,7 @@ def main() -> None:
         on_error=complaints,
         name=facts.name,
         python=facts.python,
+        data=joined.data(),
         environ=_environment(),
     )
     work(channel, outside)

@@ -22,6 +22,7 @@ _FLAG_OF_CHECK = {
     "cpu_cores": "cpus",
     "memory": "memory",
     "disk": "disk",
+    "data": "data",
     "python": "python",
     "accelerator": "accelerator",
 }
@@ -157,6 +158,7 @@ _OF_SLUG = {
     "no-matching-worker": _no_worker,
     "no-gpu": _no_gpu,
     "python-mismatch": _python,
+    "data-missing": _secret,
     "secret-missing": _secret,
     "secret-unsafe": _secret,
     "command-not-found": _not_found,

@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from gpulayer.clock import SystemClock
+from gpulayer.contracts.data_sets import PREFIX
 from gpulayer.sdk import world
 from gpulayer.sdk.places import Places
 
@@ -39,9 +40,17 @@ def origin_of(seen: world.World, argv: Sequence[str] = ()) -> dict[str, Any]:
         found["argv_text"] = shlex.join(argv)[:TEXT_CHARACTERS]
     if seen.visible_gpus is not None:
         found["visible_gpus"] = seen.visible_gpus
+    if data := _data_of(seen.environ):
+        found["data"] = data
     if seen.parent_job is not None:
         found["parent_job"] = seen.parent_job
     return found
+
+
+def _data_of(environ: Mapping[str, str]) -> list[str]:
+    """The variables of this terminal that name a data set which is there."""
+    named = ((name, path) for name, path in environ.items() if name.startswith(PREFIX))
+    return sorted(name for name, path in named if os.path.isabs(path) and os.path.exists(path))
 
 
 def origin_again(seen: world.World, old: Mapping[str, Any]) -> dict[str, Any]:

@@ -29,15 +29,21 @@ class ThisMachine:
     """Thread-safe."""
 
     def __init__(
-        self, folder: str, environ: Mapping[str, str] | None = None, python: str = ""
+        self,
+        folder: str,
+        environ: Mapping[str, str] | None = None,
+        python: str = "",
+        data: Iterable[str] = (),
     ) -> None:
-        """`folder` is where workspaces are made, `python` the worker's own; empty: this one."""
+        """`folder` is where workspaces are made, `python` the worker's own; empty: this one. `data`
+        are the names of its data sets."""
         self._machine = Machine(environ=dict(os.environ if environ is None else environ))
         self._lock = Lock()
         self._chosen = python if python != sys.executable else ""
         self._known = dataclasses.replace(
             discover_fast(self._machine, workspace=Path(folder)),
             interpreters=(_own(python),),
+            data=tuple(sorted(data)),
         )
         self._has_sign = self._known.gpus is None
 

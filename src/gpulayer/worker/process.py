@@ -6,7 +6,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from gpulayer.clock import Clock, Ids
 from gpulayer.contracts.ids import LOCAL_WORKER
@@ -45,6 +45,8 @@ class Outside:
     """Of a worker that joined; it is also its id. Empty: the one of the plane's own machine."""
     python: str = ""
     """For jobs that bring none; empty: our own."""
+    data: Mapping[str, str] = field(default_factory=dict)
+    """Data sets that this machine has: where each is."""
     environ: Mapping[str, str] | None = None
     """What jobs of another machine may be given, and their secrets; None: our own."""
 
@@ -60,7 +62,8 @@ class Worker:
         self._nonce = ids.token(20)
         self._python = outside.python or sys.executable
         self._environ = dict(os.environ if outside.environ is None else outside.environ)
-        self._machine = ThisMachine(outside.tasks, self._environ, self._python)
+        there = [name for name, path in outside.data.items() if os.path.exists(path)]
+        self._machine = ThisMachine(outside.tasks, self._environ, self._python, there)
         self._started_supervisor = clock.monotonic()
         self._driver: Driver | None = None
         self._cache = ArtifactCache(
@@ -117,6 +120,7 @@ class Worker:
                 interpreter=self._python,
                 environ=self._environ,
                 artifacts=self._cache,
+                data=self._outside.data,
             ),
             self._clock,
             connect=self._connect,

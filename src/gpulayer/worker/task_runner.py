@@ -21,6 +21,7 @@ from gpulayer.worker.channel import WorkerChannel
 from gpulayer.worker.instructions import Collect
 from gpulayer.worker.slots import note_of
 from gpulayer.worker.steps import (
+    data_sets,
     ending,
     environ,
     hiding,
@@ -39,13 +40,14 @@ GRACE_SECONDS = 10.0
 
 LOG_BYTES = 1 << 30
 
-_FETCHED = ("inputs", "stdin", "secrets")
-"""Fields of a spec that a worker has to bring something for."""
+_FETCHED = ("inputs", "stdin", "secrets", "data")
+"""Fields of a spec that a worker has to bring or look for something for."""
 
 STEPS: tuple[Callable[[TaskPlan], None], ...] = (
     workspace.make,
     environ.fill,
     visibility.limit,
+    data_sets.provide,
     staging.source,
     staging.inputs,
     staging.stdin,
@@ -69,13 +71,16 @@ class TaskRunner:
         interpreter: str,
         environ: Mapping[str, str],
         artifacts: ArtifactCache,
+        data: Mapping[str, str] | None = None,
     ) -> None:
-        """`folder` holds one folder per task. `environ` and `interpreter` are the worker's."""
+        """`folder` holds one folder per task. `environ`, `interpreter` and `data` (where each data
+        set is) are the worker's."""
         self._folder = folder
         self._clock = clock
         self._artifacts = artifacts
         self._interpreter = interpreter
         self._environ = environ
+        self._data = data or {}
 
     def prepare(self, assignment: Assignment, supervisor: Supervisor) -> dict[str, Any]:
         """The `task` of the supervisor's `start`. Raises a `GPULayerError` or an `OSError` when
@@ -93,6 +98,7 @@ class TaskRunner:
             self._environ,
             lookup,
             self._artifacts,
+            self._data,
         )
         try:
             for step in STEPS:

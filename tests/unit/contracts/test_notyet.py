@@ -21,7 +21,6 @@ DIRECT = {"kind": "distributed", "entrypoint": "train.py", "launcher": "direct"}
         (command(image="a:b"), ["image"]),
         (command(array={"count": 1}), ["array"]),
         (command(checkpoint={"path": "a"}), ["checkpoint"]),
-        (command(data=["a"]), ["data"]),
         (command(cache=True), ["cache"]),
         ({**function(), "reuse": True}, ["reuse"]),
         (command(placement={"provisioning": {"release": "keep"}}), ["placement.provisioning"]),
@@ -48,6 +47,7 @@ def test_a_field_without_effect_is_named(data: Any, fields: list[str]) -> None:
         command(resources={"accelerator": "gpu", "gpu_models": ["a100"]}, priority=5),
         function(args=[1], source=ARTIFACT),
         command(inputs=[{"artifact": ARTIFACT, "path": "a"}], outputs=["*.pt"]),
+        command(data=["imagenet"]),
         distributed(),
     ],
 )

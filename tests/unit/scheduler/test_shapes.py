@@ -54,9 +54,19 @@ def test_every_need_changes_the_shape() -> None:
         {"placement": {"regions": ["eu"]}},
         {"placement": {"strategy": "first_fit"}},
         {"placement": {"max_hourly_cost": 2}},
+        {"data": ["imagenet"]},
         {},
     ]
     assert len({shape_id(shape(**need)) for need in needs}) == len(needs)
+
+
+def test_data_that_the_terminal_names_counts_here_alone_and_for_who_asks_for_it() -> None:
+    origin = {"data": ["GPULAYER_DATA_B_1", "GPULAYER_DATA_OTHER"]}
+    made = shape(origin, data=["b-1", "a"])
+    assert (made.data, made.data_here) == (("a", "b-1"), ("b-1",))
+    assert shape(origin) == shape()
+    far = shape(origin, data=["b-1"], placement={"target": "remote"})
+    assert far.data_here == ()
 
 
 def test_a_gpu_accelerator_means_one_device() -> None:

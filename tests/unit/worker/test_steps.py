@@ -61,8 +61,10 @@ def runner(tmp_path: Path) -> TaskRunner:
     return runner_of(tmp_path, {})
 
 
-def runner_of(folder: Path, known: dict[str, bytes]) -> TaskRunner:
-    """A worker whose plane has these artifacts."""
+def runner_of(
+    folder: Path, known: dict[str, bytes], data: Mapping[str, str] | None = None
+) -> TaskRunner:
+    """A worker whose plane has these artifacts, and that has declared these data sets."""
 
     def fetch(digest: str, path: str) -> None:
         if digest not in known:
@@ -75,6 +77,7 @@ def runner_of(folder: Path, known: dict[str, bytes]) -> TaskRunner:
         interpreter="/usr/bin/python3",
         environ=WORKER_ENVIRON,
         artifacts=ArtifactCache(str(folder / "cache"), fetch, SystemClock()),
+        data=data,
     )
 
 
@@ -167,6 +170,40 @@ def test_an_attached_first_attempt_reads_the_terminals_input_a_second_does_not(
     alone = prepare(runner, {}, origin={})
     assert [t["stdin"] for t in (first, again, alone)] == ["attach", "null", "null"]
     assert [t["unbuffered"] for t in (first, alone)] == [False, True]
+
+
+# --- data sets --------------------------------------------------------------------------------
+
+
+def test_a_job_finds_the_data_sets_of_its_worker(tmp_path: Path) -> None:
+    runner = runner_of(tmp_path, {}, {"imagenet": str(tmp_path), "coco": str(tmp_path)})
+    task = prepare(runner, {"data": ["imagenet"]})
+    assert task["set"]["GPULAYER_DATA_IMAGENET"] == str(tmp_path)
+    assert "GPULAYER_DATA_COCO" not in task["set"]
+    assert not runner.is_plain(assignment({"data": ["imagenet"]}))
+
+
+def test_a_job_here_finds_what_its_terminal_names_before_what_the_worker_has(
+    tmp_path: Path,
+) -> None:
+    runner = runner_of(tmp_path, {}, {"imagenet": "/", "coco": "/"})
+    terminal = Terminal(GPULAYER_DATA_IMAGENET=str(tmp_path))
+    task = prepare(runner, {"data": ["imagenet", "coco"]}, terminal)
+    assert task["set"]["GPULAYER_DATA_IMAGENET"] == str(tmp_path)
+    assert task["set"]["GPULAYER_DATA_COCO"] == "/"
+
+
+@pytest.mark.parametrize("path", ["", "relative", "/no/such/folder", "/nul\0"])
+def test_a_data_set_that_is_gone_is_named_without_its_path(tmp_path: Path, path: str) -> None:
+    for terminal in (None, Terminal(GPULAYER_DATA_IMAGENET=path)):
+        runner = runner_of(tmp_path, {}, {} if terminal else {"imagenet": path})
+        with pytest.raises(PreparationError) as missing:
+            prepare(runner, {"data": ["imagenet"]}, terminal)
+        assert missing.value.code == "data-missing"
+        told = json.dumps(missing.value.to_json())
+        assert "imagenet" in told
+        assert not path or path not in told
+        assert not (tmp_path / "t1").exists()
 
 
 # --- secrets ----------------------------------------------------------------------------------

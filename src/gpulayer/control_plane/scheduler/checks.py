@@ -19,6 +19,8 @@ from gpulayer.control_plane.scheduler import devices
 from gpulayer.control_plane.scheduler.devices import number
 from gpulayer.control_plane.scheduler.views import GpuFact, Machine, micro
 
+_TOLD = 3
+"""Of a machine's data sets, in words."""
 _WORST_FIRST = (Fit.NEVER, Fit.UNKNOWN, Fit.BUSY, Fit.YES)
 
 
@@ -114,6 +116,25 @@ def _disk(need: float, have: float | None) -> tuple[Check, ...]:
     return (Check("disk", fit, text, f"{number(have)} GB", max(0.0, 1 - have / need)),)
 
 
+def _data(
+    need: tuple[tuple[str, ...], tuple[str, ...]], have: tuple[tuple[str, ...], bool]
+) -> tuple[Check, ...]:
+    wanted, in_terminal = need
+    declared, is_here = have
+    had = {*declared, *(in_terminal if is_here else ())}
+    some = ", ".join(sorted(had)[:_TOLD]) + (", ..." if len(had) > _TOLD else "")
+    return tuple(
+        Check(
+            "data",
+            fit := Fit.YES if name in had else Fit.NEVER,
+            f"data set {name}",
+            name if fit is Fit.YES else f"only {some}" if had else "none",
+            _gap(fit),
+        )
+        for name in wanted
+    )
+
+
 def _gpus(need: devices.GpuNeed, have: GpuFact) -> tuple[Check, ...]:
     return devices.funnel(need, have).checks
 
@@ -182,6 +203,12 @@ RULES: tuple[Rule, ...] = (
         changes=True,
     ),
     Rule("disk", lambda s: s.disk_gb, lambda n, m: m.caps.disk_gb, _disk),
+    Rule(
+        "data",
+        lambda s: (s.data, s.data_here) if s.data else None,
+        lambda n, m: (m.caps.data, m.view.target == "local"),
+        _data,
+    ),
     Rule(
         "python",
         lambda s: (s.python, s.interpreter, s.interpreter_version) if s.python else None,

@@ -13,6 +13,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from gpulayer.contracts.data_sets import variable
 from gpulayer.contracts.decision import Shape
 from gpulayer.contracts.ids import ShapeId
 from gpulayer.contracts.profiles import PROFILES
@@ -39,6 +40,8 @@ def shape_of(spec: Mapping[str, Any], origin: Mapping[str, Any]) -> Shape:
     here = "local" in targets
     interpreter = (origin.get("interpreter") or _NONE) if here and (frameworks or python) else _NONE
     visible = origin.get("visible_gpus") if here and gpus else None
+    data = _sorted(spec.get("data") or ())
+    offered = set(origin.get("data") or ()) if here else set()
     nodes = (workload.get("num_workers") or 1) if workload.get("kind") == "distributed" else 1
     return Shape(
         accelerator=accelerator,
@@ -57,6 +60,8 @@ def shape_of(spec: Mapping[str, Any], origin: Mapping[str, Any]) -> Shape:
         interpreter=interpreter.get("path"),
         interpreter_version=interpreter.get("version"),
         visible_gpus=None if visible is None else tuple(str(g) for g in visible),
+        data=data,
+        data_here=tuple(name for name in data if variable(name) in offered),
         nodes=nodes,
         distinct=nodes > 1 and placement.get("strategy") == "spread",
         targets=tuple(dict.fromkeys(targets)),

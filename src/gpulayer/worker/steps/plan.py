@@ -27,6 +27,8 @@ class TaskPlan:
     """The worker's own environment."""
     lookup: Lookup
     artifacts: ArtifactCache
+    data: Mapping[str, str] = field(default_factory=dict)
+    """Data sets that the worker has declared: where each is."""
 
     argv: list[str] = field(default_factory=list)
     set: dict[str, str] = field(default_factory=dict)
