@@ -39,6 +39,8 @@ class Call:
     """Whether live data is asked for, as server-sent events."""
     last_id: str = ""
     """Of the newest message that the reader of such a stream has."""
+    start: int = 0
+    """First byte that is wanted of a file."""
 
     def seconds(self, name: str, most: float) -> float:
         """A duration of the query, 0 when absent or malformed, at most `most`."""

@@ -71,7 +71,7 @@ class DirectChannel:
             raise OSError(0, error.message) from error
 
     def get_artifact(self, digest: str, path: str) -> None:
-        with self._artifacts.open(digest) as source, open(path, "xb") as target:
+        with self._artifacts.open(digest) as source, open(path, "wb") as target:
             shutil.copyfileobj(source, target, _PIECE)
 
     def close(self) -> None:

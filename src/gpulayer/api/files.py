@@ -12,6 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, BinaryIO
 
 from gpulayer.api.answers import Call, Raw
+from gpulayer.api.begun import Begun
 from gpulayer.artifacts import mending, packs
 from gpulayer.artifacts.store import LocalArtifacts
 from gpulayer.contracts.fitting import fitted
@@ -27,6 +28,7 @@ class Files:
 
     _artifacts: LocalArtifacts
     _disk: ThreadPoolExecutor
+    begun: Begun
 
     def put_artifact(self, call: Call) -> Any:
         digest = call.path["digest"]
@@ -62,12 +64,13 @@ class Files:
             file = self._artifacts.open(digest)
             name = f'attachment; filename="{digest[:12]}"'
             headers = {"Content-Disposition": name, "X-Content-Type-Options": "nosniff"}
-            return Raw(headers=headers, file=file)
+            return _from(call.start, file, headers)
 
         return self._disk.submit(check)
 
     def missing_artifacts(self, call: Call) -> Any:
-        """Those of the digests that are not here. Those that are stay for the next hour at least,
+        """Those of the digests that are not here, and how much of them came of the asker's own
+        uploads that were cut off. Those that are stay for the next hour at least,
         whatever is collected: a job that names them is on its way."""
         digests = fitted("a question", call.body, _MISSING).get("digests") or ()
         if len(digests) > MISSING_DIGESTS:
@@ -75,10 +78,14 @@ class Files:
                 "too-large",
                 f"the question has {len(digests)} digests; up to {MISSING_DIGESTS} are allowed",
             )
-        known = self._artifacts
-        return self._disk.submit(
-            lambda: {"missing": [digest for digest in digests if not known.touch(digest)]}
-        )
+
+        def look() -> Any:
+            missing = [digest for digest in digests if not self._artifacts.touch(digest)]
+            sizes = self.begun.sizes(call.principal)
+            begun = {digest: sizes[digest] for digest in missing if digest in sizes}
+            return {"missing": missing, **({"begun": begun} if begun else {})}
+
+        return self._disk.submit(look)
 
     def _uploaded(self, call: Call, keep: Callable[[BinaryIO], Any]) -> Future[Any]:
         path = call.body
@@ -91,3 +98,16 @@ class Files:
                 os.unlink(path)
 
         return self._disk.submit(kept)
+
+
+def _from(start: int, file: BinaryIO, headers: dict[str, str]) -> Raw:
+    """The file from a byte on (RFC 9110, 14.2)."""
+    size = os.fstat(file.fileno()).st_size
+    if start == 0:
+        return Raw(headers={**headers, "Accept-Ranges": "bytes"}, file=file)
+    if start >= size:
+        file.close()
+        return Raw(headers={"Content-Range": f"bytes */{size}"}, status=416)
+    file.seek(start)
+    headers["Content-Range"] = f"bytes {start}-{size - 1}/{size}"
+    return Raw(headers=headers, file=file, status=206)

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 from gpulayer._version import __version__
 from gpulayer.api.answers import PARK_SECONDS, Call, Parked, Raw
 from gpulayer.api.authorize import Relation, may
+from gpulayer.api.begun import Begun
 from gpulayer.api.files import Files
 from gpulayer.api.guard import Guard
 from gpulayer.api.host_names import HostNames
@@ -83,6 +84,7 @@ class Handlers(Rights, Speaking, Watching, Files):
         self._artifacts = artifacts
         self._host = host
         self._disk = ThreadPoolExecutor(2, "gpulayer-disk")
+        self.begun = Begun(host.uploads)
 
     @property
     def wakeups(self) -> Wakeups:

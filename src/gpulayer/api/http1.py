@@ -44,7 +44,8 @@ class Connection:
         sink: BinaryIO | None = None,
     ) -> Answer:
         """Send and receive. A body that is a file needs a Content-Length among the headers. With
-        `sink`, the body of a good answer is written there, from its start, and `data` is empty.
+        `sink`, the body of a good answer is written there, from its start or where the answer says
+        that it goes on, and `data` is empty.
 
         Raises TimeoutError after `timeout` seconds without a byte, and when the plane's backlog
         is full; ConnectionError or FileNotFoundError when nobody is there; what the endpoint
@@ -114,8 +115,9 @@ class Connection:
             data = self._chunks()
         elif "content-length" in headers:
             length = _number(headers["content-length"], 10)
-            if sink is not None and status == 200:
-                data = self._copied(length, sink)
+            if sink is not None and status in (200, 206):
+                start = _first_byte(headers) if status == 206 else 0
+                data = self._copied(length, sink, start)
             else:
                 data = self._exactly(length)
         else:
@@ -140,11 +142,13 @@ class Connection:
         self._headers()  # trailers
         return b"".join(pieces)
 
-    def _copied(self, size: int, sink: BinaryIO) -> bytes:
-        sink.seek(0)
+    def _copied(self, size: int, sink: BinaryIO, start: int) -> bytes:
+        sink.seek(start)
         sink.truncate()
         while size:
-            piece = self._exactly(min(size, PIECE_BYTES))
+            piece = self._reader.read1(min(size, PIECE_BYTES))  # what came is kept, if no more does
+            if not piece:
+                raise ConnectionResetError("the connection ended within an answer")
             size -= len(piece)
             try:
                 sink.write(piece)
@@ -181,3 +185,9 @@ def _number(text: str, base: int) -> int:
     if number < 0:
         raise ConnectionError(f"not a length: {text[:40]!r}")
     return number
+
+
+def _first_byte(headers: Mapping[str, str]) -> int:
+    """Of a part (RFC 9110, 14.4)."""
+    said = headers.get("content-range", "").removeprefix("bytes ")
+    return _number(said.partition("-")[0], 10)

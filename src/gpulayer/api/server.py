@@ -11,6 +11,7 @@ import dataclasses
 import json
 import logging
 import os
+import re
 import tempfile
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
@@ -71,7 +72,7 @@ class App:
             try:
                 call = self._admitted(request, route)
                 with self._room_for(request, route):
-                    body = await self._body(request, route)
+                    body = await self._body(request, route, call)
                     is_unread = False
                     call = dataclasses.replace(call, body=body)
                     if route.is_told_by_body:
@@ -122,15 +123,18 @@ class App:
             address,
             streams=sse.CONTENT_TYPE in request.headers.get("accept", ""),
             last_id=request.headers.get("last-event-id", ""),
+            start=_start(request.headers.get("range", "")),
         )
         call = guard.named(call)
         if not route.is_told_by_body:
             guard.check(route, call)
         return call
 
-    async def _body(self, request: Request, route: Route) -> Any:
+    async def _body(self, request: Request, route: Route, call: Call) -> Any:
         if route.method == "GET":
             return None
+        if route.name == "put_artifact":
+            return await self._gone_on_with(request, call)
         if route.body_bytes == 0:
             return await self._spooled(request)
         parts, size = [], 0
@@ -144,6 +148,20 @@ class App:
             raise RefusedError("too-large", f"the request is past {route.body_bytes >> 20} MiB")
         data = b"".join(parts)
         return data if route.name in BYTE_ROUTES else _parsed(data)
+
+    async def _gone_on_with(self, request: Request, call: Call) -> str:
+        """The same of a body that is kept where its connection ends, for its sender to go on."""
+        begun, digest = self._handlers.begun, call.path["digest"]
+        with begun.upload(call.principal, digest, call.number("offset")) as upload:
+            try:
+                async for chunk in request.stream():
+                    upload.write(chunk)
+            except ConnectionAbortedError:
+                raise ClientDisconnect from None  # it goes on elsewhere already
+            except OSError:
+                upload.drop()
+                raise
+            return upload.whole()
 
     async def _spooled(self, request: Request) -> str:
         """The body in a file, in constant memory. The handler moves or removes it."""
@@ -161,6 +179,15 @@ class App:
 def _address(request: Request) -> str:
     """Of the other side; empty for the private socket."""
     return "" if request.client is None else request.client.host
+
+
+def _start(text: str) -> int:
+    """The first byte that `Range: bytes=N-` asks for. Whoever asks otherwise gets the whole."""
+    found = _RANGE.fullmatch(text)
+    return int(found[1]) if found else 0
+
+
+_RANGE = re.compile(r"bytes=(\d{1,18})-")
 
 
 def _has_body(request: Request) -> bool:
@@ -196,7 +223,7 @@ def _respond(answer: Any) -> Response:
     if isinstance(answer, Raw):
         headers = {**IDENTITY, **answer.headers}
         if answer.file is not None:
-            return _Opened(answer.file, headers)
+            return _Opened(answer, answer.file, headers)
         kind = "application/octet-stream"  # where the headers name none
         return Response(answer.data, answer.status, headers=headers, media_type=kind)
     data = json.dumps(answer, separators=(",", ":")).encode()
@@ -224,16 +251,16 @@ class _Opened(Response):
 
     media_type = "application/octet-stream"
 
-    def __init__(self, file: BinaryIO, headers: Mapping[str, str]) -> None:
+    def __init__(self, answer: Raw, file: BinaryIO, headers: Mapping[str, str]) -> None:
         self._file = file
-        self.status_code, self.background = 200, None
-        size = os.fstat(file.fileno()).st_size
+        self.status_code, self.background = answer.status, None
+        size = os.fstat(file.fileno()).st_size - file.tell()
         self.init_headers({**headers, "Content-Length": str(size)})
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            start = {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
-            await send(start)
+            start = {"type": "http.response.start", "status": self.status_code}
+            await send({**start, "headers": self.raw_headers})
             more = scope["method"] != "HEAD"
             while more:
                 data = await asyncio.to_thread(self._file.read, PIECE_BYTES)

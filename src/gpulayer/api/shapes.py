@@ -139,7 +139,7 @@ COMPONENTS: Mapping[str, Mapping[str, str]] = {
     "Stored": {"digest": "str", "size": "int"},
     "StoredMany": {"stored": "Any"},
     "Digests": {"digests?": "tuple[str, ...]"},
-    "Missing": {"missing": "tuple[str, ...]"},
+    "Missing": {"missing": "tuple[str, ...]", "begun?": "Mapping[str, int]"},
     "Worker": {
         **dict.fromkeys(("id", "name", "target", "state"), "str"),
         "draining": "bool",

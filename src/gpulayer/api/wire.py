@@ -88,9 +88,12 @@ class Wire:
         headers: Mapping[str, str] | None = None,
         park: float = 0.0,
         sink: BinaryIO | None = None,
+        tries: int | None = None,
     ) -> Reply:
-        """One exchange, repeated while the plane comes and goes. `park`: seconds that the plane
-        may hold the call on purpose. `sink`: a file that takes the answer's bytes."""
+        """One exchange, repeated while the plane comes and goes: `tries` times, if not as often as
+        this wire does. `park`: seconds that the plane may hold the call on purpose. `sink`: a file
+        that takes the answer's bytes, behind those that it holds; a try that brought some does not
+        count."""
         sent = {
             "Content-Type": "application/json",
             "X-Gpulayer-Wire": str(WIRE),
@@ -100,7 +103,9 @@ class Wire:
         if self._token is not None:
             sent["Authorization"] = f"Bearer {self._token()}"
         last: Exception | None = None
-        for left in reversed(range(self._tries)):
+        left = most = tries or self._tries
+        while left:
+            left, place = left - 1, 0 if sink is None else sink.tell()
             try:
                 reply = self._admitted(method, path, body, sent, ANSWER_SECONDS + park, sink)
             except TimeoutError as error:
@@ -113,6 +118,8 @@ class Wire:
                 self.close()
                 if self._abandoned:
                     break
+                if sink is not None and sink.tell() > place:
+                    left = most
                 if left and self._revive is not None:
                     self._revive()
                 continue
@@ -167,6 +174,8 @@ class Wire:
         while True:
             if not isinstance(body, bytes | None):
                 body.seek(0)
+            if sink is not None and (place := sink.tell()):
+                headers = {**headers, "Range": f"bytes={place}-"}
             reply = self._exchange(method, path, body, headers, timeout, sink)
             wait = _wished_wait(reply)
             waited += wait

@@ -13,6 +13,7 @@ from hashlib import sha256
 from threading import Condition, Lock
 from typing import Any, BinaryIO, Protocol
 
+from gpulayer.api import transfers
 from gpulayer.api.endpoints import Endpoint, Far
 from gpulayer.api.wire import Wire
 from gpulayer.artifacts import packs
@@ -29,8 +30,6 @@ from gpulayer.runtime import crash
 from gpulayer.worker.addresses import own_address
 
 CHUNK = 1 << 20
-STORING_SECONDS = 600.0
-"""How long a plane may take to check an artifact before its first byte or after its last."""
 
 
 class Client(Protocol):
@@ -49,6 +48,7 @@ class Client(Protocol):
         headers: Mapping[str, str] | None = None,
         park: float = 0.0,
         sink: BinaryIO | None = None,
+        tries: int | None = None,
     ) -> Any: ...
 
     def interrupt(self) -> None: ...
@@ -119,36 +119,34 @@ class HttpChannel:
         with self._uploading:
             try:
                 asked = {"digests": [digest for digest, _ in files]}
-                path = "/v1/artifacts/missing"
-                missing = self._reached(lambda: self._artifacts.call("POST", path, asked))
+                path, client = transfers.MISSING, self._artifacts
+                missing = self._reached(lambda: client.call("POST", path, asked))
                 lacking = set(missing["missing"])
                 wanted = {digest: data for digest, data in files if digest in lacking}
                 if wanted:
                     head = packs.head_of((digest, len(data)) for digest, data in wanted.items())
                     body = b"".join((head, *wanted.values()))
-                    self._reached(lambda: self._put("/v1/artifacts", body, {}))
+                    self._reached(lambda: self._packed(body))
             except GPULayerError as error:
                 raise OSError(0, error.message) from error
 
     def get_artifact(self, digest: str, path: str) -> None:
-        route = f"/v1/artifacts/sha256/{digest}"
-        with self._downloading, open(path, "xb") as sink:
-            self._reached(
-                lambda: self._downloads.request("GET", route, park=STORING_SECONDS, sink=sink)
-            )
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        with self._downloading, open(os.open(path, flags, 0o600), "r+b") as sink:
+            sink.seek(0, os.SEEK_END)
+            self._reached(lambda: transfers.download(self._downloads, digest, sink))
 
     def _upload(self, digest: str, size: int, file: BinaryIO) -> None:
-        route, headers = f"/v1/artifacts/sha256/{digest}", {"Content-Length": str(size)}
-        body: Any = _FirstBytes(file, size)
-        body.seek(0)
+        body, client = _FirstBytes(file, size), self._artifacts
         try:
-            self._reached(lambda: self._put(route, body, headers))
+            self._reached(lambda: transfers.upload(client, digest, body, size, self._still_open))
         except OSError:
             self._artifacts.close()  # half a request may have been sent
             raise
 
-    def _put(self, route: str, body: Any, headers: Mapping[str, str]) -> Any:
-        return self._artifacts.request("PUT", route, body, headers=headers, park=STORING_SECONDS)
+    def _packed(self, body: bytes) -> Any:
+        park = transfers.STORING_SECONDS
+        return self._artifacts.request("PUT", "/v1/artifacts", body, park=park)
 
     def close(self) -> None:
         clients = (
@@ -209,7 +207,8 @@ class _FirstBytes:
         self._file.seek(offset)
         self._left = self._size - offset
 
-    def read(self, size: int) -> bytes:
+    def read(self, size: int = -1) -> bytes:
+        size = self._left if size < 0 else size
         data = self._file.read(min(size, self._left))
         self._left -= len(data)
         if not data and self._left:

@@ -7,12 +7,10 @@ from pathlib import Path
 
 import click
 
+from gpulayer.api.transfers import upload
 from gpulayer.cli import render
 from gpulayer.cli.session import connect, options
 from gpulayer.errors import NotFoundError
-
-STORING_SECONDS = 600.0
-"""How long a plane may take to check and store it."""
 
 
 @click.command("put")
@@ -26,14 +24,7 @@ def command(file: Path, as_json: bool, quiet: bool) -> None:
     with file.open("rb") as source:
         digest = hashlib.file_digest(source, "sha256").hexdigest()
         size = source.tell()
-        source.seek(0)
-        connect().request(
-            "PUT",
-            f"/v1/artifacts/sha256/{digest}",
-            source,
-            headers={"Content-Length": str(size)},
-            park=STORING_SECONDS,
-        )
+        upload(connect(), digest, source, size)
     address = f"artifact://sha256/{digest}"
     if as_json:
         render.json_document({"artifact": address, "size": size})

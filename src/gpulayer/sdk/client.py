@@ -8,8 +8,9 @@ import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from typing import Any, BinaryIO, Protocol
+from typing import Any, Protocol
 
+from gpulayer.api import transfers
 from gpulayer.api.paths import job_path
 from gpulayer.clock import SystemIds
 from gpulayer.errors import UsageError
@@ -21,22 +22,11 @@ from gpulayer.sdk.watcher import Watcher
 from gpulayer.sdk.work import spec_for
 
 
-class Transport(Protocol):
+class Transport(transfers.Client, Protocol):
     """A `Wire` or a `Direct`: one thread's way to the plane."""
 
     def call(
         self, method: str, path: str, body: Mapping[str, Any] | None = None, *, park: float = 0.0
-    ) -> Any: ...
-
-    def request(
-        self,
-        method: str,
-        path: str,
-        body: Any = None,
-        *,
-        headers: Mapping[str, str] | None = None,
-        park: float = 0.0,
-        sink: BinaryIO | None = None,
     ) -> Any: ...
 
     def close(self) -> None: ...

@@ -12,22 +12,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Any, BinaryIO, Protocol
+from typing import BinaryIO
 
+from gpulayer.api.transfers import Client, download
 from gpulayer.clock import SystemIds
 from gpulayer.contracts.safe_paths import path_fault
 from gpulayer.errors import RefusedError
-
-CHECKING_SECONDS = 600.0
-"""How long a plane may read an artifact before it sends the first byte."""
-
-
-class Transport(Protocol):
-    """A `Wire` or a `Direct`."""
-
-    def request(
-        self, method: str, path: str, *, park: float = 0.0, sink: BinaryIO | None = None
-    ) -> Any: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +42,7 @@ def inside(folder: Path, name: str) -> Path:
     return folder / name
 
 
-def fetch(transport: Transport, wanted: Sequence[Wanted]) -> None:
+def fetch(transport: Client, wanted: Sequence[Wanted]) -> None:
     """All of them, or none. Raises `already-there`, `digest-mismatch`, what the plane says."""
     for one in wanted:
         if os.path.lexists(one.target):
@@ -64,11 +54,10 @@ def fetch(transport: Transport, wanted: Sequence[Wanted]) -> None:
             done.append(one.target)
 
 
-def copy(transport: Transport, digest: str, sink: BinaryIO) -> None:
+def copy(transport: Client, digest: str, sink: BinaryIO) -> None:
     """Into an open file that can be begun anew, compared at the end."""
     checked = _Checked(sink)
-    path = f"/v1/artifacts/sha256/{digest}"
-    transport.request("GET", path, park=CHECKING_SECONDS, sink=checked)  # type: ignore[arg-type]
+    download(transport, digest, checked)  # type: ignore[arg-type]
     found = checked.digest.hexdigest()
     if found != digest:
         raise RefusedError(
@@ -78,7 +67,7 @@ def copy(transport: Transport, digest: str, sink: BinaryIO) -> None:
         )
 
 
-def _fetch(transport: Transport, wanted: Wanted) -> None:
+def _fetch(transport: Client, wanted: Wanted) -> None:
     token = SystemIds().token(8)
     part = wanted.target.with_name(f".{wanted.target.name[:200]}.{token}.part")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -103,17 +92,24 @@ class _Checked:
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
+        self._size = 0
         self.digest = hashlib.sha256()
 
+    def tell(self) -> int:
+        return self._size
+
     def seek(self, offset: int) -> None:
+        """To where it stands, or to its beginning."""
         self._file.seek(offset)
-        self.digest = hashlib.sha256()
+        if offset != self._size:
+            self._size, self.digest = 0, hashlib.sha256()
 
     def truncate(self) -> None:
         self._file.truncate()
 
     def write(self, data: bytes) -> int:
         self.digest.update(data)
+        self._size += len(data)
         return self._file.write(data)
 
 

@@ -17,12 +17,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from gpulayer.api.transfers import Client
 from gpulayer.artifacts.bundle import build_source_bundle
 from gpulayer.artifacts.seen import NOTHING_SEEN, Seen, SeenFolders
 from gpulayer.clock import SystemClock
 from gpulayer.contracts.named import ADDRESS
 from gpulayer.errors import NotFoundError, RefusedError, UsageError
-from gpulayer.sdk.sending import FileParcel, FolderParcel, Transport, send_lacking
+from gpulayer.sdk.sending import FileParcel, FolderParcel, send_lacking
 
 if TYPE_CHECKING:
     from gpulayer.sdk.places import Places
@@ -54,7 +55,7 @@ class Packed:
         """What travels, a line each."""
         return [parcel.say() for parcel in self.parcels]
 
-    def send(self, transport: Transport) -> int:
+    def send(self, transport: Client) -> int:
         """Give the plane what it lacks; the bytes that were sent."""
         return send_lacking(transport, self.parcels)
 

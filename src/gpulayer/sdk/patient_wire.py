@@ -40,10 +40,11 @@ class PatientWire(Wire):
         headers: Mapping[str, str] | None = None,
         park: float = 0.0,
         sink: BinaryIO | None = None,
+        tries: int | None = None,
     ) -> Reply:
         def once() -> Reply:
             return super(PatientWire, self).request(
-                method, path, body, headers=headers, park=park, sink=sink
+                method, path, body, headers=headers, park=park, sink=sink, tries=tries
             )
 
         if method != "GET" or not park:

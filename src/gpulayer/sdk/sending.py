@@ -2,37 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any, BinaryIO, Protocol
+from typing import Protocol
 
-from gpulayer.artifacts.bundle import Bundle
+from gpulayer.api.transfers import ARTIFACT, MISSING, Client, send, upload
+from gpulayer.artifacts.bundle import PIECE, Bundle
 from gpulayer.artifacts.mending import difference
 from gpulayer.artifacts.seen import Contents
 from gpulayer.contracts.durations import bytes_text
 from gpulayer.errors import NotFoundError, RefusedError
-
-MISSING = "/v1/artifacts/missing"
-ARTIFACT = "/v1/artifacts/sha256/"
-STORING_SECONDS = 600.0
-"""How long a plane may take to check and store what it was sent."""
-
-
-class Transport(Protocol):
-    """A `Wire` or a `Direct`."""
-
-    def call(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any: ...
-
-    def request(
-        self,
-        method: str,
-        path: str,
-        body: BinaryIO | None = None,
-        *,
-        headers: Mapping[str, str] | None = None,
-        park: float = 0.0,
-    ) -> Any: ...
 
 
 class Parcel(Protocol):
@@ -41,7 +21,7 @@ class Parcel(Protocol):
     @property
     def digest(self) -> str: ...
 
-    def send(self, transport: Transport) -> int:
+    def send(self, transport: Client) -> int:
         """Store it, since the plane lacks it; how many bytes were sent."""
 
 
@@ -54,9 +34,9 @@ class FileParcel:
     def say(self) -> str:
         return f"input: {self.path}, {bytes_text(self.size)}"
 
-    def send(self, transport: Transport) -> int:
+    def send(self, transport: Client) -> int:
         with open(self.path, "rb") as file:
-            return put_artifact(transport, self.digest, file, self.size)
+            return upload(transport, self.digest, file, self.size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +53,11 @@ class FolderParcel:
     def say(self) -> str:
         return self.bundle.say(self.what)
 
-    def send(self, transport: Transport) -> int:
+    def send(self, transport: Client) -> int:
         return send_bundle(transport, self.bundle, self.before)
 
 
-def send_lacking(transport: Transport, parcels: Sequence[Parcel]) -> int:
+def send_lacking(transport: Client, parcels: Sequence[Parcel]) -> int:
     """Store those that the plane lacks; how many bytes were sent."""
     waiting = {parcel.digest: parcel for parcel in parcels}
     if not waiting:
@@ -86,18 +66,7 @@ def send_lacking(transport: Transport, parcels: Sequence[Parcel]) -> int:
     return sum(waiting[digest].send(transport) for digest in missing)
 
 
-def put_artifact(transport: Transport, digest: str, body: Any, size: int) -> int:
-    """Store `size` bytes of a body that can be read anew; how many were sent."""
-    return _put(transport, ARTIFACT + digest, body, size)
-
-
-def _put(transport: Transport, path: str, body: Any, size: int) -> int:
-    headers = {"Content-Length": str(size), "Content-Type": "application/octet-stream"}
-    transport.request("PUT", path, body, headers=headers, park=STORING_SECONDS)
-    return size
-
-
-def send_bundle(transport: Transport, bundle: Bundle, before: Contents | None) -> int:
+def send_bundle(transport: Client, bundle: Bundle, before: Contents | None) -> int:
     """Store a bundle; how many bytes were sent. `before`: what was perhaps sent earlier."""
     if before is not None and before.digest != bundle.digest:
         head, changed = difference(before.entries, bundle.entries)
@@ -109,11 +78,11 @@ def send_bundle(transport: Transport, bundle: Bundle, before: Contents | None) -
 
             try:
                 path = f"{ARTIFACT}{bundle.digest}/from/{before.digest}"
-                return _put(transport, path, _Stream(body), size)
+                return send(transport, path, _Stream(body), size)
             except (NotFoundError, RefusedError) as error:
                 if error.code == "source-refused":
                     raise  # a file changed meanwhile: the whole would be no better
-    return put_artifact(transport, bundle.digest, _Stream(bundle.chunks), bundle.size)
+    return upload(transport, bundle.digest, _Stream(bundle.chunks), bundle.size)
 
 
 class _Stream:
@@ -125,8 +94,9 @@ class _Stream:
         self._left = b""
 
     def seek(self, offset: int) -> None:
-        assert offset == 0
         self._pieces, self._left = self._make(), b""
+        while offset and (data := self.read(min(offset, PIECE))):
+            offset -= len(data)
 
     def read(self, size: int = -1) -> bytes:
         while not self._left:

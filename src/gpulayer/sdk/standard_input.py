@@ -18,12 +18,12 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from gpulayer.api.transfers import Client, upload
 from gpulayer.contracts import limits
 from gpulayer.contracts.durations import bytes_text
 from gpulayer.contracts.named import ADDRESS
 from gpulayer.errors import RefusedError, UsageError
 from gpulayer.sdk.disk import disk_error
-from gpulayer.sdk.sending import Transport, put_artifact
 
 PIECE = 1 << 20
 DISK = "/var/tmp"  # noqa: S108  nothing in it has a name; elsewhere it may be memory
@@ -54,9 +54,9 @@ class StandardInput:
         self.place += len(data)
         return data
 
-    def send(self, transport: Transport) -> int:
+    def send(self, transport: Client) -> int:
         """A parcel of `sending`."""
-        return put_artifact(transport, self.digest, self, self.size)
+        return upload(transport, self.digest, self, self.size)
 
     def onto(self, spec: Mapping[str, Any]) -> dict[str, Any]:
         """The job that reads it."""

@@ -1,7 +1,7 @@
 """Artifacts that this worker has fetched, so that the next task needs no network.
 
     FOLDER/<digest>      whole, compared with its name; read only
-    FOLDER/.<digest>     on its way
+    FOLDER/.<digest>     on its way, or what came of it before the plane was lost
 
 The least recently used go when there are too many bytes, and those that nobody has used for long
 (`contracts.keeping`). A file in here has one writer, which
@@ -25,14 +25,14 @@ from typing import BinaryIO
 
 from gpulayer.clock import Clock
 from gpulayer.contracts import keeping
-from gpulayer.errors import RefusedError
+from gpulayer.errors import GPULayerError, RefusedError
 
 _FICLONE = 0x40049409
 """ioctl_ficlonerange(2); Linux alone."""
 _TRIES = 5
 
 Fetch = Callable[[str, str], None]
-"""(digest, path of the file to make)"""
+"""(digest, path of the file to make, or to go on with)"""
 
 
 class ArtifactCache:
@@ -116,8 +116,8 @@ class ArtifactCache:
     def _bring(self, digest: str, path: str) -> None:
         os.makedirs(self._folder, 0o700, exist_ok=True)
         fresh = os.path.join(self._folder, f".{digest}")
+        goes_on = os.path.exists(fresh)
         try:
-            _unlink(fresh)
             self._fetch(digest, fresh)
             found = _digest_of(fresh)
             if found != digest:
@@ -129,9 +129,13 @@ class ArtifactCache:
             os.chmod(fresh, 0o400)
             os.replace(fresh, path)
             self._sound[digest] = _stamp(path)
-        except BaseException:
+        except ConnectionError:
+            raise  # the next try goes on from there
+        except BaseException as error:
             _unlink(fresh)
-            raise
+            if not (goes_on and isinstance(error, GPULayerError)):
+                raise
+            self._bring(digest, path)  # what an earlier try had left may have been the fault
 
     def _use(self, path: str) -> None:
         """The time of its last reading says when it was used last; that of its bytes stays."""

@@ -42,8 +42,9 @@ class WorkerChannel(Protocol):
         pack takes (`artifacts.packs`). Raises `OSError` also when the plane refuses them."""
 
     def get_artifact(self, digest: str, path: str) -> None:
-        """The bytes of an artifact as a new file. They are not compared with the digest here. A
-        file that is half there when this raises is the caller's to remove."""
+        """The bytes of an artifact as a file. They are not compared with the digest here. What is
+        there when this raises `ConnectionError` is gone on from by the next call, if the caller
+        leaves it there."""
 
     def close(self) -> None:
         """End every call in progress; they raise `OSError`. Safe from any thread, and twice."""

@@ -39,6 +39,7 @@ class Plane:
         *,
         headers: Mapping[str, str] | None = None,
         park: float = 0.0,
+        tries: int | None = None,
     ) -> Any:
         assert body is not None
         assert headers is not None
@@ -46,6 +47,7 @@ class Plane:
         body.seek(0)  # an exchange that is tried again begins anew
         data = b"".join(iter(lambda: body.read(1 << 16), b""))
         assert len(data) == int(headers["Content-Length"])
+        path = path.removesuffix("?offset=0")
         digest, _, base = path.removeprefix("/v1/artifacts/sha256/").partition("/from/")
         if base:
             upload = self.artifacts.folder.parent / "upload"

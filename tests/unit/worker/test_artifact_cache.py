@@ -87,15 +87,41 @@ def test_other_bytes_than_announced_are_refused_and_not_kept(tmp_path: Path, pla
     assert cache.open(digest).read() == b"x"
 
 
-def test_a_fetch_that_breaks_off_leaves_nothing(tmp_path: Path, plane: Plane) -> None:
+def test_a_fetch_that_breaks_off_is_gone_on_with(tmp_path: Path, plane: Plane) -> None:
+    digest = plane.put(b"half and half")
+    had: list[bytes] = []
+
     def breaks(digest: str, path: str) -> None:
-        Path(path).write_bytes(b"half")
-        raise ConnectionResetError
+        with open(path, "ab") as file:
+            had.append(Path(path).read_bytes())
+            file.write(plane.known[digest][file.tell() :][:8])
+        if len(had) == 1:
+            raise ConnectionResetError
 
     cache = ArtifactCache(str(tmp_path / "cache"), breaks, SystemClock())
     with pytest.raises(ConnectionResetError):
-        cache.open("a" * 64)
-    assert names(tmp_path) == []
+        cache.open(digest)
+    assert names(tmp_path) == [f".{digest}"], "under its own name it is whole or not there"
+    assert cache.open(digest).read() == b"half and half"
+    assert had == [b"", b"half and"]
+    assert names(tmp_path) == [digest]
+
+
+def test_a_rest_that_holds_something_else_is_fetched_anew(tmp_path: Path, plane: Plane) -> None:
+    digest = plane.put(b"right")
+    rest = tmp_path / "cache" / f".{digest}"
+    rest.parent.mkdir()
+    rest.write_bytes(b"wrong")
+    asked: list[bool] = []
+
+    def goes_on(digest: str, path: str) -> None:
+        asked.append(os.path.exists(path))
+        if not asked[-1]:
+            plane.fetch(digest, path)
+
+    cache = ArtifactCache(str(tmp_path / "cache"), goes_on, SystemClock())
+    assert cache.open(digest).read() == b"right"
+    assert asked == [True, False]
 
 
 def test_what_a_job_changed_is_fetched_again(tmp_path: Path, plane: Plane) -> None:
