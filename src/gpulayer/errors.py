@@ -227,8 +227,7 @@ _TABLE: tuple[Slug, ...] = (
     Slug("job-not-found", NotFoundError, 3, 125, 404,
          "No job has that id, prefix or name. `gpulayer ps -a` lists all jobs."),
     Slug("log-removed", NotFoundError, 3, 125, 404,
-         "The job's log was removed while it was read, to make room for newer ones. The job "
-         "itself is still listed. How much is kept stands in docs/reference/limits.md."),
+         "The log was removed while it was read, to make room: see docs/reference/limits.md."),
     Slug("ambiguous-job", NotFoundError, 3, 125, 409,
          "Several jobs begin with that prefix. Give more characters, or the whole id."),
     Slug("artifact-not-found", NotFoundError, 3, 125, 404,
@@ -261,9 +260,8 @@ _TABLE: tuple[Slug, ...] = (
          "The worker has no value for a secret that the job names. Set it where the worker "
          "runs; for a job on this machine, export it in the terminal."),
     Slug("data-missing", PreparationError, 1, 126, 409,
-         "A data set that the job names is not at its path any more. On the worker, `gpulayer join "
-         "--data NAME=PATH` says where it is; for a job on this machine, export "
-         "GPULAYER_DATA_NAME in the terminal."),
+         "A data set is not at its path any more. `gpulayer join --data NAME=PATH` there says "
+         "where it is; for a job on this machine, export GPULAYER_DATA_NAME."),
     Slug("secret-unsafe", PreparationError, 1, 126, 409,
          "A secret's file can be read by others: `chmod 600` it. Or a value is under 6 bytes, "
          "so it cannot be told from other output: pass it as a variable with `--env`."),
