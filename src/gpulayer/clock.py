@@ -54,11 +54,14 @@ class SystemIds:
     """Randomness of the operating system."""
 
     def token(self, length: int) -> str:
-        return "".join(ALPHABET[b & 31] for b in os.urandom(length))
+        return os.urandom(length).translate(_LETTERS).decode("ascii")
 
     def uniform(self) -> float:
         return int.from_bytes(os.urandom(7), "big") / (1 << 56)
 
+
+_LETTERS = (ALPHABET * 8).encode("ascii")
+"""Of each byte, the letter of its last five bits."""
 
 _BOOT_CLOCK: int = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 """macOS has no CLOCK_BOOTTIME; its CLOCK_MONOTONIC already counts suspension."""

@@ -56,7 +56,9 @@ class Driver:
         self._start_plane = start_plane
         self._probe = probe
         self._on_error = on_error
-        self._lock = threading.Condition()
+        self._lock = threading.Lock()
+        self._is_sooner = threading.Condition(self._lock)
+        """The clock has something to do earlier than it thought."""
         self._link: SupervisorLink | None = None
         self._ticks_at = float("inf")
         self._work = TaskWork(
@@ -95,7 +97,7 @@ class Driver:
         for queue in (self._reports, self._acquires, self._ships):
             queue.put(None)
         with self._lock:
-            self._lock.notify_all()
+            self._is_sooner.notify_all()
             link = self._link
         if link is not None:
             link.close()
@@ -120,7 +122,7 @@ class Driver:
             deadline = self._agent.deadline()
             if deadline < self._ticks_at:
                 self._ticks_at = deadline
-                self._lock.notify_all()
+                self._is_sooner.notify_all()
         for work in works:
             self._work.guarded(work)
 
@@ -204,9 +206,12 @@ class Driver:
     def _keep_time(self) -> None:
         while not self.left.is_set():
             with self._lock:
-                wait = self._ticks_at - self._clock.boottime()
+                now = self._clock.boottime()
+                if self._ticks_at <= now:  # as of then; what was due may have been done since
+                    self._ticks_at = self._agent.deadline()
+                wait = self._ticks_at - now
                 if wait > 0:
-                    self._lock.wait(None if wait == float("inf") else wait)
+                    self._is_sooner.wait(None if wait == float("inf") else wait)
                     continue
                 self._ticks_at = float("inf")
             self.post(heard.Tick())
