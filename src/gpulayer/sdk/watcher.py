@@ -25,9 +25,10 @@ REMEMBERED = 4_096
 
 
 MANY = 16
-GATHER_SECONDS = 0.005
-"""While so many jobs are waited for, ends are left to gather that long before they are asked for:
-one exchange then brings several, and who waits for all of them waits no longer."""
+GATHER_SECONDS, GATHER_MOST_SECONDS = 0.005, 0.1
+"""For each so many jobs that are waited for, ends are left to gather that long before they are
+asked for: one exchange then brings several. Far less than the rest of them still needs, so who
+waits for all of them waits no longer, and who adds one for each that ended leaves nobody idle."""
 
 
 class Watcher:
@@ -100,7 +101,8 @@ class Watcher:
                 for job, future in self._came(found):
                     job.settle(found, future)
             if len(self._watched) >= MANY:
-                self._closed.wait(GATHER_SECONDS)
+                gathering = len(self._watched) // MANY * GATHER_SECONDS
+                self._closed.wait(min(gathering, GATHER_MOST_SECONDS))
             with self._lock:
                 if not self._watched and not self._lock.wait_for(self._is_wanted, LINGER_SECONDS):
                     self._thread = None
