@@ -161,9 +161,11 @@ class Body:
             self._settle()
 
     def _settle(self) -> None:
-        if self._leaf is not None:
+        if self.look():
+            return
+        if self._leaf is not None:  # the kernel knows what was read: a change since then is told
             self._loop.watch(self._leaf.events, PRIORITY, self.look)
-        if not self.look() and not self._killing:
+        if not self._killing:
             self._settling = self._loop.after(SETTLE_SECONDS, self._end_what_is_left)
 
     def _end_what_is_left(self) -> None:

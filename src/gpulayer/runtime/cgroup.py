@@ -23,7 +23,9 @@ class Leaf:
     def __init__(self, path: str) -> None:
         self.path = path
         try:
-            os.makedirs(path, exist_ok=True)
+            os.mkdir(path)
+        except FileExistsError:
+            pass
         except FileNotFoundError:
             os.makedirs(path, exist_ok=True)  # `_tidy` of another home came between
         self.procs = os.open(os.path.join(path, "cgroup.procs"), os.O_WRONLY | os.O_CLOEXEC)
@@ -144,12 +146,21 @@ def _kill_one_by_one(path: str) -> None:
 
 
 def _remove(path: str) -> None:
+    if _is_removed(path):
+        return
     for name in _folders(path):  # boxes that the job made inside its own
         _remove(os.path.join(path, name))
+    _is_removed(path)
+
+
+def _is_removed(path: str) -> bool:
     try:
         os.rmdir(path)
+    except FileNotFoundError:
+        pass
     except OSError:
-        pass  # still populated: `end_leaves` removes it
+        return False  # it holds boxes, or is still populated: `end_leaves` removes it
+    return True
 
 
 def _wait_for_event(events: int) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import signal as signals
+import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,6 +24,9 @@ RANK = {CANCEL: 3, TIMEOUT: 2, INTERRUPT: 1, None: 0}
 
 TIMED_OUT_CODE, OURS_CODE, NOT_EXECUTABLE_CODE, NOT_FOUND_CODE = 124, 125, 126, 127
 INTERRUPTED_CODE = 130
+
+_RSS_UNIT = 1 if sys.platform == "darwin" else 1024
+"""Bytes that `ru_maxrss` counts in: getrusage(2)."""
 
 REFUSALS = {
     "not-found": ("not_found", NOT_FOUND_CODE),
@@ -105,7 +109,7 @@ def usage_of(rusage: Any) -> dict[str, Any]:
     return {
         "user_seconds": rusage.ru_utime,
         "system_seconds": rusage.ru_stime,
-        "max_rss_bytes": rusage.ru_maxrss * (1 if os.uname().sysname == "Darwin" else 1024),
+        "max_rss_bytes": rusage.ru_maxrss * _RSS_UNIT,
     }
 
 

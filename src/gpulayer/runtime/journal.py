@@ -36,27 +36,34 @@ class Journal:
         """Its length: what is behind it was never written."""
         self._size = 0
         """Bytes since it was last made short."""
+        self._forgotten: list[bytes] = []
+        """Lines that go out with the next intent: until then missing files say the same."""
         self._open()
 
     def intent(self, task: dict[str, Any]) -> None:
         """OSError where it could not be written; then the task must not begin."""
-        self._append({"intent": task})
-        self.tasks[task["task_id"]] = task
+        self.tasks[task["task_id"]] = task  # before it is made short: that writes all of these
+        try:
+            self._append(b"".join(self._forgotten) + _line({"intent": task}))
+        except OSError:
+            del self.tasks[task["task_id"]]
+            raise
+        self._forgotten.clear()
 
     def forget(self, task_id: str) -> None:
-        """On a full disk the line is left out: without files, the task is forgotten when read."""
+        """Its files must be gone: where the line is lost, that is how the next one knows."""
         if self.tasks.pop(task_id, None) is not None:
-            try:
-                self._append({"forget": task_id})
-            except OSError:
-                pass
+            self._forgotten.append(_line({"forget": task_id}))
 
     def close(self) -> None:
+        try:
+            self._append(b"".join(self._forgotten))
+        except OSError:
+            pass  # the disk is full
         os.close(self._fd)
 
-    def _append(self, line: dict[str, Any]) -> None:
+    def _append(self, data: bytes) -> None:
         """OSError where the disk does not take it; then nothing of it is in the file."""
-        data = _line(line)
         if os.write(self._fd, data) != len(data):
             os.ftruncate(self._fd, self._end)
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self._path)

@@ -42,6 +42,8 @@ class Quick:
     def __init__(self, home: int) -> None:
         self._home = home
         self._root = os.open("/", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        self._limits = dict(_own_limits())
+        """As at our start: nothing changes them but a spawn, which puts them back."""
         self.mounts = Mounts()
 
     def suits(self, launch: Launch, leaf: Leaf | None) -> bool:
@@ -100,21 +102,25 @@ class Quick:
         return pid
 
     def _can_limit(self, launch: Launch) -> bool:
-        for number, soft, hard, name in _limits(launch):
-            own_soft, own_hard = resource.getrlimit(number)
-            if hard != own_hard or (soft != own_soft and name not in _MOVABLE):
-                return False
-        return True
+        return all(
+            name in _MOVABLE and hard == self._limits[name][1][1]
+            for name, (_, hard) in self._others(launch)
+        )
 
     def _limit(self, launch: Launch) -> list[tuple[int, tuple[int, int]]]:
         """Takes the job's limits and returns ours."""
         before = []
-        for number, soft, hard, _ in _limits(launch):
-            own = resource.getrlimit(number)
-            if own != (soft, hard):
-                before.append((number, own))
-                resource.setrlimit(number, (soft, hard))
+        for name, wanted in self._others(launch):
+            before.append(self._limits[name])
+            resource.setrlimit(self._limits[name][0], wanted)
         return before
+
+    def _others(self, launch: Launch) -> Iterator[tuple[str, tuple[int, int]]]:
+        """Limits of the job's that are not ours."""
+        for name, (soft, hard) in launch.rlimits.items():
+            own = self._limits.get(name)
+            if own is not None and own[1] != (soft, hard):
+                yield name, (soft, hard)
 
 
 def _start(launch: Launch, path: bytes, argv: list[bytes], reader: int, writer: int) -> int:
@@ -129,11 +135,12 @@ def _start(launch: Launch, path: bytes, argv: list[bytes], reader: int, writer: 
     return pid
 
 
-def _limits(launch: Launch) -> Iterator[tuple[int, int, int, str]]:
-    for name, (soft, hard) in launch.rlimits.items():
-        number = getattr(resource, f"RLIMIT_{name}", None)
-        if number is not None:
-            yield number, soft, hard, name
+def _own_limits() -> Iterator[tuple[str, tuple[int, tuple[int, int]]]]:
+    """Name -> number, (soft, hard)."""
+    for name in dir(resource):
+        if name.startswith("RLIMIT_"):
+            number = getattr(resource, name)
+            yield name.removeprefix("RLIMIT_"), (number, resource.getrlimit(number))
 
 
 def _own_cpus() -> set[int]:

@@ -128,9 +128,12 @@ class Writer:
         rank: int = 0,
         grown: Callable[[], object] = lambda: None,
     ) -> None:
-        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
-        self.fd = os.open(path, flags, 0o600)
-        self.size = repair(self.fd)
+        self._path = path
+        self.fd = -1
+        """-1 while there is no file: who says nothing needs none."""
+        self.size = 0
+        if os.access(path, os.F_OK):
+            self._open()
         self._index = index
         self._rank = rank
         self._clock = clock
@@ -167,6 +170,11 @@ class Writer:
             os.close(self.fd)
             self.fd = -1
 
+    def _open(self) -> None:
+        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+        self.fd = os.open(self._path, flags, 0o600)
+        self.size = repair(self.fd)
+
     def _append(self, stream: int, data: bytes, rank: int | None = None) -> None:
         if not data:
             return
@@ -185,6 +193,8 @@ class Writer:
         whose = self._rank if rank is None else rank
         header = HEADER.pack(MAGIC, stream, whose, self._index, self._clock(), len(data))
         try:
+            if self.fd < 0:
+                self._open()
             written = os.writev(self.fd, (header, data))
             if written != len(header) + len(data):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

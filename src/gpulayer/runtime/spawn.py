@@ -202,6 +202,8 @@ def resolve(launch: Launch) -> tuple[bytes, list[bytes]]:
         return name, argv
     refused = None
     for candidate in _candidates(name, launch.environ):
+        if not os.access(candidate, os.F_OK):  # mostly: an exception would cost ten times that
+            continue
         try:
             is_file = stat.S_ISREG(os.stat(candidate).st_mode)
         except OSError:

@@ -52,6 +52,27 @@ def test_a_journal_stays_small(tmp_path):
     assert list(journal.read(str(path))) == ["task0"]
 
 
+def test_what_is_begun_in_the_moment_in_which_it_is_made_short_is_in_it(tmp_path):
+    path = str(tmp_path / "journal")
+    log = Journal(path)
+    for number in range(40):
+        log.intent(intent(number, note="x" * 100_000))
+        assert list(journal.read(path)) == list(log.tasks)
+    log.close()
+
+
+def test_what_is_forgotten_costs_no_write_of_its_own(tmp_path):
+    path = tmp_path / "journal"
+    log = Journal(str(path))
+    log.intent(intent(1))
+    size = path.stat().st_size
+    log.forget("task1")
+    assert path.stat().st_size == size
+    log.intent(intent(2))
+    assert list(journal.read(str(path))) == ["task2"]
+    log.close()
+
+
 def test_an_end_is_read_whole_or_not_at_all(tmp_path):
     path = str(tmp_path / "birth")
     birth = Birth(path)
