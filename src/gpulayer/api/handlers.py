@@ -23,7 +23,7 @@ from gpulayer.api.rights import Rights
 from gpulayer.api.routes import ROUTES
 from gpulayer.api.speaking import Speaking
 from gpulayer.api.sse import Message, Stream, log_messages
-from gpulayer.api.submissions import SUBMISSION, envelope_of, origin_of, submission_of
+from gpulayer.api.submissions import SUBMISSION, envelope_of, origin_of, submissions_of
 from gpulayer.api.watching import Watching
 from gpulayer.artifacts.store import LocalArtifacts
 from gpulayer.contracts.fitting import fitted
@@ -106,13 +106,13 @@ class Handlers(Rights, Speaking, Watching, Files):
         }
 
     def submit(self, call: Call) -> Any:
-        jobs = self._plane.submit([submission_of(call.body, call.body, call.principal)])
+        jobs = self._plane.submit(submissions_of([call.body], call.body, call.principal))
         return then(jobs, lambda accepted: self._plane.job(accepted[0].id))
 
     def submit_batch(self, call: Call) -> Any:
         wanted = fitted("a batch", call.body, _BATCH).get("jobs") or ()
         before = self._plane.last_end()
-        jobs = self._plane.submit([submission_of(one, call.body, call.principal) for one in wanted])
+        jobs = self._plane.submit(submissions_of(wanted, call.body, call.principal))
         return then(
             jobs,
             lambda accepted: {

@@ -6,7 +6,7 @@ interpreter, visible devices or an envelope mean nothing here, and are left out.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gpulayer.contracts.fitting import fitted
@@ -25,20 +25,24 @@ SUBMISSION = {
 _OF_ITS_MACHINE = frozenset({"attach_id", "cwd", "data", "interpreter", "visible_gpus"})
 
 
-def submission_of(
-    body: Mapping[str, Any], shared: Mapping[str, Any], principal: Principal
-) -> Submission:
+def submissions_of(
+    bodies: Sequence[Mapping[str, Any]], shared: Mapping[str, Any], principal: Principal
+) -> list[Submission]:
     """`shared` has what the jobs of a batch have in common: origin and envelope."""
-    if fitted("a submission", body, SUBMISSION).get("spec") is None:
-        raise UsageError("usage", "a submission needs a spec")
     fitted("a submission", shared, SUBMISSION)
-    return Submission(
-        spec=body["spec"],
-        origin=origin_of(shared, principal) or {},
-        idempotency_key=body.get("idempotency_key"),
-        envelope_id=envelope_of(shared, principal),
-        owner=principal.owner,
-    )
+    origin, envelope = origin_of(shared, principal) or {}, envelope_of(shared, principal)
+    owner = principal.owner
+    return [
+        Submission(_spec_of(body), origin, body.get("idempotency_key"), envelope, owner)
+        for body in bodies
+    ]
+
+
+def _spec_of(body: Mapping[str, Any]) -> Mapping[str, Any]:
+    spec: Mapping[str, Any] | None = fitted("a submission", body, SUBMISSION).get("spec")
+    if spec is None:
+        raise UsageError("usage", "a submission needs a spec")
+    return spec
 
 
 def origin_of(body: Mapping[str, Any], principal: Principal) -> Mapping[str, Any] | None:

@@ -1,7 +1,8 @@
 """Accepting jobs, asking for their end, trying them again.
 
 A spec is validated here again, whoever sent it; what this version does not act on is refused by
-name. A batch is accepted whole or not at all. The answer comes after the commit.
+name. A batch is accepted whole or not at all. The answer comes after the commit. What clients ask
+for stands together, which makes this longer than others.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any
 
 from gpulayer.contracts.decision import Shape
 from gpulayer.contracts.fitting import fitted
-from gpulayer.contracts.ids import EnvelopeId, JobId
+from gpulayer.contracts.ids import EnvelopeId, JobId, ShapeId
 from gpulayer.contracts.jobspec import JobSpec, spec_to_json, validate_spec
 from gpulayer.contracts.named import digests_named
 from gpulayer.contracts.notyet import not_yet
@@ -55,11 +56,20 @@ class Submission:
 
 
 @dataclass(frozen=True, slots=True)
-class _Accepted:
-    """A submission that may become a job: validated, without an id yet."""
+class _Form:
+    """What jobs that are alike have in common, once it was found to be good."""
 
-    job: Job
+    spec: JobSpec
+    body: Mapping[str, Any]
+    origin: Mapping[str, Any]
     shape: Shape
+    shape_id: ShapeId
+    digest: str
+
+
+_Forms = dict[tuple[object, ...], _Form]
+_Accepted = tuple[Job, Shape]
+"""A submission that may become a job: validated, without an id yet."""
 
 
 class SubmissionDesk:
@@ -80,7 +90,8 @@ class SubmissionDesk:
                 why=f"one request carries up to {settings.batch_jobs}",
             )
         now = self._ports.clock.now()
-        accepted = [self._accept(submission, now) for submission in submissions]
+        forms: _Forms = {}
+        accepted = [self._accept(submission, now, forms) for submission in submissions]
 
         def insert(tx: Tx) -> list[Job]:
             return self._insert(tx, accepted)
@@ -114,7 +125,7 @@ class SubmissionDesk:
             envelope_id=envelope_id or old.envelope_id,
             owner=owner,
         )
-        accepted = [self._accept(again, self._ports.clock.now(), retry_of=old.id)]
+        accepted = [self._accept(again, self._ports.clock.now(), {}, retry_of=old.id)]
         written = self._places.write(lambda tx: self._insert(tx, accepted))
         return then(written, lambda done: done[0][0])
 
@@ -170,25 +181,24 @@ class SubmissionDesk:
         return then(self._ports.write(ask, durable=True), told)
 
     def _accept(
-        self, submission: Submission, now: float, retry_of: JobId | None = None
+        self, submission: Submission, now: float, forms: _Forms, retry_of: JobId | None = None
     ) -> _Accepted:
-        spec = validate_spec(submission.spec)
-        refuse_unbuilt(spec)
-        if submission.envelope_id:
-            self._envelopes.use([submission.envelope_id], self._ports.clock.monotonic())
-        body, origin = spec_to_json(spec), dict(fitted_origin(submission.origin))
-        self._check_sizes(submission.idempotency_key, origin)
-        self._require_artifacts(body)
-        shape = shape_of(body, origin)
-        key = submission.idempotency_key
+        """`forms`: those of this batch so far. Jobs that are alike are judged once."""
+        likeness = _likeness(submission)
+        form = forms.get(likeness) or forms.setdefault(likeness, self._form(submission))
+        key, most = submission.idempotency_key, self._ports.settings.key_characters
+        if key is not None and not 0 < len(key) <= most:
+            why = f"an idempotency key has 1 to {most} characters, not {len(key)}"
+            raise UsageError("usage", why)
         if key is not None and submission.owner:
             key = f"{submission.owner}/{key}"  # nobody meets another's
+        spec = form.spec
         job = Job(
             id=JobId(""),
             seq=0,
             name=spec.name,
-            spec=body,
-            shape_id=shape_id(shape),
+            spec=form.body,
+            shape_id=form.shape_id,
             state=JobState.QUEUED,
             reason=Reason.SUBMITTED,
             priority=spec.priority,
@@ -198,25 +208,26 @@ class SubmissionDesk:
             submitted_at=now,
             retry_of=retry_of,
             envelope_id=EnvelopeId(submission.envelope_id) if submission.envelope_id else None,
-            origin=origin,
+            origin=form.origin,
             owner=submission.owner,
             idempotency_key=key,
-            request_digest=_digest(body) if key is not None else None,
+            request_digest=form.digest if key is not None else None,
         )
-        return _Accepted(job, shape)
+        return job, form.shape
 
-    def _check_sizes(self, key: str | None, origin: Mapping[str, Any]) -> None:
-        limits = self._ports.settings
-        if key is not None and not 0 < len(key) <= limits.key_characters:
-            raise UsageError(
-                "usage",
-                f"an idempotency key has 1 to {limits.key_characters} characters, not {len(key)}",
-            )
-        size = len(json.dumps(origin))
-        if size > limits.origin_bytes:
-            raise RefusedError(
-                "too-large", f"the origin has {size} bytes; up to {limits.origin_bytes} are allowed"
-            )
+    def _form(self, submission: Submission) -> _Form:
+        spec = validate_spec(submission.spec)
+        refuse_unbuilt(spec)
+        if submission.envelope_id:
+            self._envelopes.use([submission.envelope_id], self._ports.clock.monotonic())
+        body, origin = spec_to_json(spec), dict(fitted_origin(submission.origin))
+        size, most = len(json.dumps(origin)), self._ports.settings.origin_bytes
+        if size > most:
+            why = f"the origin has {size} bytes; up to {most} are allowed"
+            raise RefusedError("too-large", why)
+        self._require_artifacts(body)
+        shape = shape_of(body, origin)
+        return _Form(spec, body, origin, shape, shape_id(shape), _digest(body))
 
     def _require_artifacts(self, spec: Mapping[str, Any]) -> None:
         for digest in digests_named(spec):
@@ -232,21 +243,18 @@ class SubmissionDesk:
         jobs: list[Job] = []
         limit = self._ports.settings.unfinished_jobs
         room = limit - tx.unfinished()
-        for wanted in accepted:
-            job = wanted.job
-            known = tx.job_by_key(job.idempotency_key) if job.idempotency_key else None
+        for asked, shape in accepted:
+            key = asked.idempotency_key
+            known = tx.job_by_key(key) if key else None
             if known is not None:
-                jobs.append(_same(known, job))
+                jobs.append(_same(known, asked))
                 continue
             room -= 1
             if room < 0:
-                raise RefusedError(
-                    "plane-full",
-                    f"the queue is at its limit of {limit} unfinished jobs",
-                    hint="gpulayer ps",
-                )
-            job = dataclasses.replace(job, id=self._new_id(tx, job.name))
-            tx.put_shape(job.shape_id, wanted.shape)
+                full = f"the queue is at its limit of {limit} unfinished jobs"
+                raise RefusedError("plane-full", full, hint="gpulayer ps")
+            job = dataclasses.replace(asked, id=self._new_id(tx, asked.name))
+            tx.put_shape(job.shape_id, shape)
             commit(tx, rules.submitted(job))
             jobs.append(job)
         return jobs
@@ -290,6 +298,15 @@ def refuse_unbuilt(spec: JobSpec) -> None:
             hint="gpulayer help not-yet",
             details={"fields": fields},
         )
+
+
+def _likeness(submission: Submission) -> tuple[object, ...]:
+    """Of two submissions of one batch: equal where they differ in their keys at most."""
+    try:
+        text = json.dumps(submission.spec)
+    except (TypeError, ValueError, RecursionError):
+        text = f"{id(submission.spec)}"  # validation says what is wrong with it
+    return text, id(submission.origin), submission.envelope_id, submission.owner
 
 
 def _same(known: Job, asked: Job) -> Job:

@@ -30,6 +30,18 @@ JOBS = 20
 _SPEC = {"name": "job", "workload": {"kind": "command", "command": ["true"]}}
 
 
+class Shelf(LocalArtifacts):
+    """Has everything, and counts how often it is asked."""
+
+    def __init__(self, folder: Path, counts: Counter[str]) -> None:
+        super().__init__(folder)
+        self._counts = counts
+
+    def touch(self, digest: str) -> bool:
+        self._counts["touched"] += 1
+        return True
+
+
 @pytest.fixture
 def counts() -> Counter[str]:
     """What the store did, by kind."""
@@ -45,7 +57,7 @@ def plane(tmp_path: Path, counts: Counter[str]) -> Iterator[ControlPlane]:
         SystemIds(),
         Wakeups(),
         LogFolder(tmp_path / "logs"),
-        LocalArtifacts(tmp_path / "artifacts"),
+        Shelf(tmp_path / "artifacts", counts),
     )
     store.close()
 
@@ -94,6 +106,23 @@ def test_a_full_queue_costs_one_exchange_and_one_commit_per_command(
     assert counts["statement"] < 30 * JOBS
     session = plane._registry._sessions.all()[0]
     assert len(session.handed) <= 4, "what was confirmed is looked at no more"
+
+
+def test_of_a_batch_what_is_alike_is_judged_once(plane: ControlPlane, counts: Counter[str]) -> None:
+    def submission(number: int, key: str, origin: dict[str, str]) -> Submission:
+        artifact = f"artifact://sha256/{number:064}"
+        inputs = [{"path": "data", "artifact": artifact}]
+        return Submission({**_SPEC, "inputs": inputs}, origin, key)
+
+    here, there = {"cwd": "/here"}, {"cwd": "/there"}
+    wanted = [submission(n % 2, f"key{n}", here) for n in range(JOBS)]
+    wanted.append(submission(0, "another", there))
+    jobs = plane.submit(wanted).result(0)
+    assert counts["touched"] == 3, "two specs, one of them from two places"
+    for asked, job in zip(wanted, jobs, strict=True):
+        assert job.spec["inputs"][0]["artifact"] == asked.spec["inputs"][0]["artifact"]
+        assert (job.origin, job.idempotency_key) == (asked.origin, asked.idempotency_key)
+    assert len({job.id for job in jobs}) == len(jobs)
 
 
 def test_a_command_on_an_idle_machine_is_placed_with_its_submission(

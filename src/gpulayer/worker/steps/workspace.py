@@ -18,7 +18,10 @@ def make(task: TaskPlan) -> None:
     """Empty, also where an earlier try of the same task left something. A job with no terminal
     behind it runs in its workspace. One that runs in a folder of its user's has the task's own
     folder for one: each folder more costs a short command a fiftieth of all its work."""
-    os.makedirs(task.folder, 0o700, exist_ok=True)
+    try:
+        os.mkdir(task.folder, 0o700)
+    except OSError:
+        os.makedirs(task.folder, 0o700, exist_ok=True)
     task.undo.callback(remove, task.folder)
     paths = [plan.outputs(task.folder)]
     if task.spec.get("inputs") or not task.in_place:
@@ -64,7 +67,7 @@ def remove(folder: str) -> None:
 
 def remove_empty(folder: str) -> bool:
     """The same where nothing was left in the output folder and beside it; False: something was."""
-    return drop_empty(plan.outputs(folder)) and drop_empty(folder)
+    return drop_empty(folder) or (drop_empty(plan.outputs(folder)) and drop_empty(folder))
 
 
 def drop_empty(folder: str) -> bool:
