@@ -75,7 +75,7 @@ class Agent:
         times = [session.begins_at, session.gives_up_at]
         if session.registered and session.report is None:
             times.append(self._report_due())
-        for slot in self.slots:
+        for slot in self.slots.all:
             if session.registered and slot.log.waits:
                 times.append(slot.log.due)
             if slot.may_lapse:
@@ -91,7 +91,7 @@ class Agent:
                 return self._on_listed(tasks, now)
             case heard.SupervisorLost():
                 self._supervised = False
-                for slot in self.slots:
+                for slot in self.slots.all:
                     slot.log.tailing = None
             case heard.RegisterAnswered(session, reply) if session == current:
                 if self._session.registering:
@@ -122,7 +122,7 @@ class Agent:
         out: list[say.Instruction] = []
         self._listed = self._supervised = True
         listed = {task.task_id: task for task in tasks}
-        for slot in self.slots:
+        for slot in self.slots.all:
             out += self.slots.found(slot, listed.pop(slot.task_id, None) is not None, now)
         for task in listed.values():
             if task.task_id in self._done:
@@ -134,7 +134,7 @@ class Agent:
     def _on_registered(self, reply: Registered, now: float) -> list[say.Instruction]:
         self._session.begun(reply)
         self._leaving = False
-        for slot in self.slots:
+        for slot in self.slots.all:
             slot.authorised_at = max(slot.authorised_at, self._session.register_sent)
         out = self._heard(self._session.register_sent)
         for task_id in reply.forget:
@@ -249,7 +249,7 @@ class Agent:
 
     def _session_over(self, now: float) -> None:
         self._session.over(now)
-        for slot in self.slots:
+        for slot in self.slots.all:
             slot.exit_sent = None
             if slot.log.read or slot.log.shipping:
                 slot.log.in_doubt()
@@ -258,14 +258,14 @@ class Agent:
 
     def _next(self, now: float) -> list[say.Instruction]:
         out: list[say.Instruction] = []
-        for slot in self.slots:
+        for slot in self.slots.all:
             if slot.may_lapse and now >= self._lapses_at(slot):
                 out += self.slots.lapse(slot)
             if slot.silent and slot.exit is not None:
                 out += self._gone(slot, now)
         if self._supervised:
             out += self.slots.startable()
-        for slot in self.slots:
+        for slot in self.slots.all:
             out += self._log(slot, now)
         return out + self._talk(now) if self._listed else out
 
@@ -288,11 +288,11 @@ class Agent:
             session.away_since = now
             out.append(say.StartPlane())
         if now >= session.begins_at:
-            inventory = tuple(slot.line() for slot in self.slots)
+            inventory = tuple(slot.line() for slot in self.slots.all)
             self._capabilities_told = True
             out.append(session.begin(self._capabilities, inventory, now))
         if session.registered and session.report is None and now >= self._report_due():
-            inventory = tuple(slot.line() for slot in self.slots)
+            inventory = tuple(slot.line() for slot in self.slots.all)
             alone = self._refusals.alone
             lines = news.gather(self.slots, session.interval, now, alone=alone)
             if not lines:

@@ -89,8 +89,10 @@ class LogTail:
         if self.shipping or not self.wanted:
             return None
         if self.in_step:
+            if not self.held:
+                return None
             due = self.complete or len(self.held) >= SHIP_BYTES // 4 or now >= self.due
-            if not self.held or not due or self.inline:
+            if not due or self.inline:
                 return None
         self.shipments += 1
         self.shipping = self.shipments

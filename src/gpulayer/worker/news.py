@@ -22,7 +22,7 @@ def due(slots: Slots, again_after: float) -> float:
     """When the most urgent news must travel. An end that was sent and not recorded is sent again
     after `again_after` seconds."""
     times = [float("inf")]
-    for slot in slots:
+    for slot in slots.all:
         if slot.silent:
             continue
         if slot.ended:
@@ -39,7 +39,7 @@ def gather(
     `alone`: of one task only. Marks the ends in it as sent."""
     news: list[TaskReport] = []
     size = 0
-    for slot in slots:
+    for slot in slots.all:
         if slot.silent:
             continue
         if size > REPORT_BYTES or (alone and news):

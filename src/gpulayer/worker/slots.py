@@ -127,9 +127,11 @@ class Slots:
 
     def __init__(self) -> None:
         self._slots: dict[str, Slot] = {}
+        self.all: tuple[Slot, ...] = ()
+        """A new one with every task that comes or goes: who walks it sees those of one moment."""
 
     def __iter__(self) -> Iterator[Slot]:
-        return iter(tuple(self._slots.values()))
+        return iter(self.all)
 
     def __len__(self) -> int:
         return len(self._slots)
@@ -139,14 +141,16 @@ class Slots:
 
     def add(self, slot: Slot) -> None:
         self._slots[slot.task_id] = slot
+        self.all = tuple(self._slots.values())
 
     def remove(self, slot: Slot) -> None:
         del self._slots[slot.task_id]
+        self.all = tuple(self._slots.values())
 
     def startable(self) -> list[Instruction]:
         """Begin what waits, except where another process of the same element may live."""
         out: list[Instruction] = []
-        for slot in self:
+        for slot in self.all:
             if slot.phase == "waiting" and slot.assignment is not None and not self._blocked(slot):
                 slot.phase = "staging"
                 slot.run += 1
@@ -159,7 +163,7 @@ class Slots:
         acknowledged; that moment is not worth a word.)"""
         return [
             slot
-            for slot in self
+            for slot in self.all
             if slot.phase == "running" and slot.may_lapse and slot.note.get("again", True)
         ]
 
