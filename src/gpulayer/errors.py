@@ -274,8 +274,9 @@ _TABLE: tuple[Slug, ...] = (
          "The terminal's environment, kept for the job, was lost before the job began (a reboot "
          "or a killed supervisor). Submit the job again."),
     Slug("interpreter-gone", PreparationError, 1, 126, 409,
-         "The Python that the job was to use is no longer there. `gpulayer retry JOB` looks for it "
-         "again."),
+         "The Python of the job is no longer there. `gpulayer retry JOB` looks for it again."),
+    Slug("environment-failed", PreparationError, 1, 126, 409,
+         "What the job requires could not be installed, or not in time. See `help requirements`."),
     Slug("bad-bundle", RefusedError, 1, 126, 422,
          "The archive is not a source bundle that may be unpacked. Nothing of it was. Send the "
          "folder itself: `gpulayer run --source DIR`."),

@@ -26,6 +26,10 @@ ELSEWHERE = {
         "store/test_postgres_server.py",
     ),
     "folder-not-shared": ("needs two planes on one database", "store/test_shared_folder.py"),
+    "environment-failed": (
+        "the words of the installer are its own",
+        "e2e/test_environments.py",
+    ),
     "envelope-lost": ("needs a supervisor killed at one moment", "e2e/test_supervisor.py"),
     "start-failed": (
         "needs a system that has no process left to give",

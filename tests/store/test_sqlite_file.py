@@ -297,3 +297,20 @@ def test_a_file_that_is_mostly_holes_is_written_anew_when_it_is_closed(path: str
         assert reader.meta("b") == "kept"
     assert store.check() == ()
     store.close()
+
+
+def test_a_database_without_preparations_goes_on_with_its_tasks(path: str):
+    store = Store(path)
+    run_through(store, "train-1")
+    with store.read() as reader:
+        before = reader.tasks(JobId("train-1"))
+    store.close()
+    connection = sqlite3.connect(path)
+    connection.execute("ALTER TABLE tasks DROP COLUMN preparation")
+    connection.execute("PRAGMA user_version = 2")
+    connection.commit()
+    connection.close()
+    again = Store(path)
+    with again.read() as reader:
+        assert reader.tasks(JobId("train-1")) == before
+    again.close()

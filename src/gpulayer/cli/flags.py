@@ -14,12 +14,14 @@ from gpulayer.cli.session import Command, chosen, options
 from gpulayer.cli.table import FLAGS
 from gpulayer.errors import NotFoundError, UsageError
 from gpulayer.sdk.describe import ANYWHERE, OPTIONS, spec_of
+from gpulayer.sdk.requirements import requirements_of, with_header
 
 if TYPE_CHECKING:
     from gpulayer.sdk.servers import Elsewhere
 
 STARTING = (
     "name", "gpus", "gpu_memory", "accelerator", "cpus", "memory", "disk", "profile", "python",
+    "requirement",
     "source", "inputs", "outputs", "data", "on", "target", "priority", "strategy", "label", "env",
     "env_file", "secret", "timeout",
     "retries", "retry_on", "on_unschedulable", "idempotency_key", "stdin",
@@ -66,7 +68,8 @@ def spec_from(
     said["env"] = _env(flags["env"], flags["env_file"])
     said["secrets"] = flags["secret"]
     said["outputs"] = list(flags["outputs"])
-    return spec_of(workload, said)
+    said["requirements"] = requirements_of(flags["requirement"], os.getcwd())
+    return spec_of(workload, with_header(workload, said, os.getcwd()))
 
 
 def server_for(flags: Mapping[str, Any]) -> Elsewhere | None:

@@ -107,7 +107,7 @@ def attached(
         }
         job = wire.call("POST", "/v1/jobs", body)
         if is_talking:
-            render.say(f"job {job['id']}{_python(words, seen)}")
+            render.say(f"job {job['id']}{_python(words, seen, spec)}")
             if job["note"]:
                 render.say(render.plain(job["note"]))
         attempts = int((spec.get("retry") or {}).get("max_attempts", 1))
@@ -149,6 +149,8 @@ def _until_recorded(wire: Wire, job_id: str) -> None:
         pass
 
 
-def _python(words: list[str], seen: world.World) -> str:
-    """The interpreter, where the line begins with one."""
-    return f"  {seen.interpreter.say()}" if words[0].startswith("python") else ""
+def _python(words: list[str], seen: world.World, spec: Mapping[str, Any]) -> str:
+    """The interpreter, where the line begins with one, and what is installed for the job."""
+    python = f"  {seen.interpreter.say()}" if words[0].startswith("python") else ""
+    needs = (spec.get("environment") or {}).get("requirements") or ()
+    return python + (f"  requires {', '.join(needs)}" if needs else "")

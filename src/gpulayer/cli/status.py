@@ -12,7 +12,7 @@ from gpulayer.cli import render
 from gpulayer.cli.carry import left_words
 from gpulayer.cli.session import connect, options
 from gpulayer.clock import SystemClock
-from gpulayer.contracts.durations import duration_text
+from gpulayer.contracts.durations import duration_text, preparation_text
 
 
 @click.command("status")
@@ -54,6 +54,10 @@ def facts(job: Mapping[str, Any], now: float) -> Iterator[tuple[str, str]]:
         yield "attempt", str(job["attempt"])
     yield "submitted", render.moment(job["submitted_at"])
     started, finished = job.get("started_at"), job.get("finished_at")
+    if job.get("preparation"):
+        yield "prepared", preparation_text(job["preparation"])
+    elif job.get("phase") == "environment" and job["state"] == "scheduled":
+        yield "prepares", "its environment"
     if started:
         yield "started", f"{render.moment(started)}, ran {_ran(started, finished, now)}"
     if finished:

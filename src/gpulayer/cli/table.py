@@ -75,9 +75,7 @@ OTHER_WORDS = {
 }  # fmt: skip
 """What other tools call our verbs: not taken, but understood by the message that refuses them."""
 
-LATER_FLAGS = frozenset(
-    "--after --array --cache --checkpoint --image --max-price --matrix --requirement -r".split()
-)
+LATER_FLAGS = frozenset("--after --array --cache --checkpoint --image --max-price --matrix".split())
 """Of a later version, so that they are refused by name and not taken for a slip."""
 
 
@@ -110,7 +108,7 @@ FLAGS: dict[str, Flag] = {
     "timeout": _flag("--timeout", about="End the job after this long: 90, 90s, 2h, 1-12:00:00.",
                      metavar="TIME"),
     "stdin": _flag("--stdin", about="`none`: give the job no standard input.",
-                   metavar="none", type=click.Choice(["none"])),
+                   metavar="none", type=click.Choice(["none"]), advanced=True),
     "source": _flag("--source", about="Send this folder with the job; none: nothing. A job here "
                     "runs in its folder.", metavar="DIR|none"),
     "inputs": _flag("--input", about="Stage a file, a folder or an artifact at "
@@ -149,6 +147,8 @@ FLAGS: dict[str, Flag] = {
                      metavar="NAME", advanced=True),
     "python": _flag("--python", about="Version of Python that the worker must have: '>=3.11'.",
                     metavar="SPEC", advanced=True),
+    "requirement": _flag("-r", "--requirement", about="Install this for the job: a requirement, "
+                         "or a file of them.", metavar="REQ", multiple=True),
     # Where and when
     "on": _flag("--on", about="Where: here, any, a worker or LABEL=VALUE.", metavar="WHERE"),
     "target": _flag("--target", about="The same as --on.", metavar="WHERE", hidden=True),

@@ -14,7 +14,7 @@ from gpulayer.errors import GPULayerError
 
 @contextmanager
 def told_after(seconds: float, wire: Wire, job_id: str | None) -> Iterator[None]:
-    """While inside: say why the job is still queued, once, after that time. None: say nothing."""
+    """While inside: say what the job still waits for, once, after that time. None: say nothing."""
     if job_id is None:
         yield
         return
@@ -58,3 +58,5 @@ def _tell(wire: Wire, job_id: str) -> None:
     if job["state"] == "queued":
         why = str(job.get("decision_summary") or job.get("message") or "its turn")
         render.say(f"{job_id} waits: {render.plain(why.removeprefix('waits: '))}")
+    elif job["state"] == "scheduled" and job["phase"] == "environment":
+        render.say(f"{job_id} waits: its environment is being prepared")

@@ -7,7 +7,9 @@ seconds). Memory is in GB of 10**9 bytes.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from gpulayer.contracts import limits
 from gpulayer.errors import UsageError
@@ -98,6 +100,16 @@ def duration_text(seconds: float | None) -> str:
     if days < 1:
         return f"{hours} h {minutes % 60} min" if minutes % 60 else f"{hours} h"
     return f"{days} d {hours % 24} h" if hours % 24 else f"{days} d"
+
+
+def preparation_text(preparation: Mapping[str, Any]) -> str:
+    """`2.1 s: source 0.1 s, environment 2.0 s (built by uv)`, of a `messages.Preparation`."""
+    steps = [
+        f"{step['name']} {duration_text(step['seconds'])}"
+        + (f" ({step['note']})" if step.get("note") else "")
+        for step in preparation["steps"]
+    ]
+    return f"{duration_text(preparation['seconds'])}: {', '.join(steps)}"
 
 
 def normal_model(name: str) -> str | None:

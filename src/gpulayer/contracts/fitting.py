@@ -89,12 +89,13 @@ _TESTS: Mapping[str, Callable[[object], bool]] = {
     "Mapping[str, str]": _texts_by_text,
     "tuple[str, ...]": _all(_is_text),
     "tuple[int, ...]": _all(_is_int),
-    "Exit": _is_object,
+    **dict.fromkeys(("Exit", "Preparation"), _is_object),
     **dict.fromkeys(
         (
             "tuple[Mapping[str, Any], ...]",
             "tuple[Held, ...]",
             "tuple[TaskReport, ...]",
+            "tuple[PreparedStep, ...]",
             "tuple[Assignment, ...]",
             "tuple[Cancel, ...]",
             "tuple[GpuDevice, ...]",

@@ -46,3 +46,10 @@ CACHE_DISK_PART: Final = 0.1
 
 CACHE_SECONDS: Final = 30 * 86_400.0
 """How long a fetched artifact stays that no task uses."""
+
+ENVIRONMENT_BYTES: Final = 50 << 30
+"""Environments of jobs that name requirements. Past it the least recently used go, never one that
+a task uses."""
+
+ENVIRONMENT_DISK_PART: Final = 0.2
+"""The same as a part of the disk, where that is less."""

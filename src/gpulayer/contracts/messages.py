@@ -139,6 +139,23 @@ class Exit(Message):
 
 
 @dataclass(frozen=True, slots=True)
+class PreparedStep(Message):
+    name: str
+    """`source`, `inputs`, `stdin`, `environment`."""
+    seconds: float
+    note: str = ""
+    """What it came to, for people."""
+
+
+@dataclass(frozen=True, slots=True)
+class Preparation(Message):
+    """What came before a task's start: of what it brings, and never part of its run."""
+
+    seconds: float
+    steps: tuple[PreparedStep, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class TaskReport(Message):
     """News about one task. Started and finished may come in one report."""
 
@@ -153,6 +170,8 @@ class TaskReport(Message):
     """Base64 of the whole framed segment, when it is small and none of it was shipped."""
     rendezvous: Mapping[str, Any] | None = None
     """With the start of node 0 of a gang: where the others find it."""
+    preparation: Preparation | None = None
+    """With its start, or its end, where there was something to prepare."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,6 +259,8 @@ _NESTED: dict[tuple[str, str], type[Message]] = {
     ("Report", "inventory"): Held,
     ("Report", "tasks"): TaskReport,
     ("TaskReport", "exit"): Exit,
+    ("TaskReport", "preparation"): Preparation,
+    ("Preparation", "steps"): PreparedStep,
     ("ReportReply", "cancel"): Cancel,
     ("ReportReply", "assignments"): Assignment,
     ("Acquired", "assignments"): Assignment,

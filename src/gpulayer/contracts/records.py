@@ -86,6 +86,8 @@ class Task:
     log_complete: bool = False
     rendezvous: Mapping[str, Any] | None = None
     """Of node 0 of a gang: where its nodes meet, once its worker has said."""
+    preparation: Mapping[str, Any] | None = None
+    """A `messages.Preparation` as JSON, where there was something to prepare."""
     ending: Mapping[str, Any] | None = None
     """Of an ended node of a gang: what the job's end needs of it, once all have ended."""
 

@@ -13,6 +13,7 @@ from pydantic import AfterValidator, WithJsonSchema
 
 from gpulayer.contracts import limits
 from gpulayer.contracts.base import refusal
+from gpulayer.contracts.requirement_lines import MEND, requirement_fault
 from gpulayer.contracts.safe_paths import path_fault
 
 _NAME = re.compile(r"[A-Za-z0-9_.-]+")
@@ -149,23 +150,9 @@ def check_image(value: str) -> str:
 
 
 def check_requirement(value: str) -> str:
-    """A PEP 508 requirement by name. Options, addresses and paths would let a spec choose where
-    code comes from, so they are not taken."""
-    from packaging.requirements import InvalidRequirement, Requirement
-
-    mend = 'write it as "name>=1.2"; say where packages come from in the worker\'s own settings'
-    if not 0 < len(value) <= limits.REQUIREMENT_CHARACTERS:
-        raise refusal(
-            f"must have 1 to {limits.REQUIREMENT_CHARACTERS} characters, not {len(value)}", mend
-        )
-    if value.lstrip().startswith("-"):
-        raise refusal("is an option of an installer, not a requirement", mend)
-    try:
-        requirement = Requirement(value)
-    except InvalidRequirement:
-        raise refusal("is not a requirement (PEP 508)", mend) from None
-    if requirement.url is not None:
-        raise refusal("names an address or a path instead of a package's version", mend)
+    wrong = requirement_fault(value)
+    if wrong is not None:
+        raise refusal(wrong, MEND)
     return value
 
 

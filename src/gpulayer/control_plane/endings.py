@@ -13,7 +13,7 @@ from typing import Any
 from gpulayer.clock import Ids
 from gpulayer.contracts.changes import Changes, TaskUpdate
 from gpulayer.contracts.ids import TaskId, WorkerId
-from gpulayer.contracts.messages import Exit, Held
+from gpulayer.contracts.messages import Exit, Held, Preparation
 from gpulayer.contracts.records import Task
 from gpulayer.contracts.states import LIVE_TASK_STATES, Reason
 from gpulayer.control_plane.lifecycle import gangs, tasks as rules
@@ -57,6 +57,13 @@ def start_task(tx: Tx, task: Task, started_at: float, now: float) -> set[str]:
     else:
         commit(tx, rules.started(job, task, started_at, now))
     return {job_topic(job.id)}
+
+
+def prepare_task(tx: Tx, task: Task, preparation: Preparation, now: float) -> None:
+    """Once per task: it is told again with its end."""
+    job = tx.job(task.job_id)
+    if job is not None and task.preparation is None:
+        commit(tx, rules.prepared(job, task, preparation, now))
 
 
 def publish(tx: Tx, task: Task, rendezvous: Mapping[str, Any]) -> set[str]:

@@ -27,6 +27,7 @@ from gpulayer.control_plane.endings import (
     end_tasks,
     note_held,
     note_late,
+    prepare_task,
     publish,
     reconnect,
     start_task,
@@ -182,6 +183,8 @@ class Reports:
         notes: _Notes,
         now: float,
     ) -> None:
+        if news.preparation is not None:
+            prepare_task(tx, task, news.preparation, now)
         if news.exit is not None:
             log_size, here = news.log_size or 0, sizes.get(task.id, 0)
             notes.topics |= end_task(

@@ -59,6 +59,7 @@ def job_json(
             for one, where in nodes
         ],
         "phase": task.phase if task else None,
+        "preparation": task.preparation if task else None,
         "disconnected_since": task.disconnected_since if task and not job.finished_at else None,
         "task_id": task.id if task else None,
         "retry_of": job.retry_of,

@@ -16,7 +16,7 @@ from gpulayer.clock import SystemIds
 from gpulayer.errors import UsageError
 from gpulayer.sdk import log_lines
 from gpulayer.sdk.accepting import BATCH_JOBS, accepted
-from gpulayer.sdk.describe import ANYWHERE, spec_of
+from gpulayer.sdk.describe import ANYWHERE
 from gpulayer.sdk.job import Job
 from gpulayer.sdk.watcher import Watcher
 from gpulayer.sdk.work import spec_for
@@ -174,7 +174,7 @@ class Client:
 
         work, origin = launching.described(program, args)
         workload = launching.workload_of(work, nodes, procs_per_node, options.get("gpus"))
-        specs = [spec_of(workload, self.placed(options))]
+        specs = [spec_for(workload, self.placed(options))]
         return self.submit_specs(specs, origin=origin, brings=options)[0]
 
     def plan(self, command: Sequence[str] | Mapping[str, Any], /, **options: Any) -> dict[str, Any]:

@@ -151,8 +151,11 @@ def _retry(said: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _environment(said: Mapping[str, Any]) -> dict[str, Any]:
-    found = {key: list(said[key]) for key in ("requirements", "preload") if key in said}
-    return dict(found)
+    found = {}
+    for key in ("requirements", "preload"):
+        if key in said:
+            found[key] = [said[key]] if isinstance(said[key], str) else list(said[key])
+    return found
 
 
 def _quantity(value: Any, read: Callable[[Any], Any]) -> Any:

@@ -53,6 +53,13 @@ class Job:
         code = self.refresh().get("exit_code")
         return None if code is None else int(code)
 
+    @property
+    def preparation(self) -> dict[str, Any] | None:
+        """What came before its start, never part of its run: {seconds, steps: [{name, seconds,
+        note}]}. None where there was nothing to prepare, or it has not ended."""
+        told = self.refresh().get("preparation")
+        return None if told is None else dict(told)
+
     def result(self, timeout: float | None = None) -> Any:
         """What the function returned, or 0 for a command; waits for it.
 

@@ -146,6 +146,10 @@ def _module(job: Mapping[str, Any], reported: Mapping[str, Any]) -> list[str | N
     return [install if is_foreign else None, *_look_and_retry(job, reported)]
 
 
+def _environment(job: Mapping[str, Any], reported: Mapping[str, Any]) -> list[str | None]:
+    return ["gpulayer help environment-failed", f"gpulayer retry {job['id']}"]
+
+
 def _value(job: Mapping[str, Any], reported: Mapping[str, Any]) -> list[str | None]:
     return ["gpulayer help result-not-json", f"gpulayer logs {job['id']}"]
 
@@ -163,6 +167,7 @@ _OF_SLUG = {
     "secret-unsafe": _secret,
     "command-not-found": _not_found,
     "not-executable": _not_executable,
+    "environment-failed": _environment,
     "killed": _killed,
     "timeout": _timeout,
     "worker-lost": _lost,

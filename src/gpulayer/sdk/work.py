@@ -8,6 +8,7 @@ from typing import Any
 
 from gpulayer.errors import UsageError
 from gpulayer.sdk.describe import spec_of
+from gpulayer.sdk.requirements import with_header
 from gpulayer.sdk.values import require_portable
 
 
@@ -16,7 +17,7 @@ def spec_for(work: Sequence[str] | Mapping[str, Any], options: Mapping[str, Any]
     if isinstance(work, Mapping):
         workload = work.get("workload", work)
         require_portable(workload.get("args") or (), workload.get("kwargs") or {})
-        return dict(work) if "workload" in work else spec_of(work, options)
+        return dict(work) if "workload" in work else _described(work, options)
     if isinstance(work, str):
         raise UsageError(
             "usage",
@@ -24,4 +25,8 @@ def spec_for(work: Sequence[str] | Mapping[str, Any], options: Mapping[str, Any]
             why="no shell splits it",
             hint=(f"gl.submit({work.split()!r})", f"gl.submit({['sh', '-c', work]!r})"),
         )
-    return spec_of({"kind": "command", "command": [os.fspath(word) for word in work]}, options)
+    return _described({"kind": "command", "command": [os.fspath(word) for word in work]}, options)
+
+
+def _described(workload: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
+    return spec_of(workload, with_header(workload, options, os.getcwd()))

@@ -22,6 +22,7 @@ TASKS = Table(
         "gpus": JSON_TUPLE,
         "log_complete": FLAG,
         "rendezvous": JSON,
+        "preparation": JSON,
         "ending": JSON,
     },
 )

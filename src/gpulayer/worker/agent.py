@@ -108,12 +108,10 @@ class Agent:
             case heard.LogShipped(session, task_id, number, size) if session == current:
                 if (shipped := self.slots.get(task_id)) is not None:
                     shipped.log.plane_has(number, size)
-            case heard.TaskStarted(task_id) | heard.TaskRefused(task_id):
-                return self._on_task(task_id, event, now)
-            case heard.LogRead(task_id) | heard.LogGone(task_id) | heard.TaskCollected(task_id):
-                return self._on_task(task_id, event, now)
             case heard.CapabilitiesChanged(capabilities):
                 self._capabilities, self._capabilities_told = capabilities, False
+            case _ if isinstance(event, heard.OfTask):
+                return self._on_task(event, now)
             case _:
                 pass
         return []
@@ -190,13 +188,15 @@ class Agent:
             if not known and assignment.task_id not in self._done:
                 self.slots.add(assigned(assignment, sent))
 
-    def _on_task(self, task_id: str, event: heard.Event, now: float) -> list[say.Instruction]:
-        slot = self.slots.get(task_id)
+    def _on_task(self, event: heard.OfTask, now: float) -> list[say.Instruction]:
+        slot = self.slots.get(event.task_id)
         if slot is None:
             return []
         match event:
-            case heard.TaskStarted(_, run, at, rendezvous) if run == slot.run:
-                return self.slots.started(slot, at, now, rendezvous)
+            case heard.TaskEntered(_, run, phase) if run == slot.run:
+                slot.entered = phase
+            case heard.TaskStarted(_, run, at, rendezvous, preparation) if run == slot.run:
+                return self.slots.started(slot, at, now, rendezvous, preparation)
             case heard.TaskRefused(_, run, ending) if run == slot.run:
                 self.slots.refused(slot, ending)
             case heard.LogRead(_, offset, data, raw):

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from gpulayer.contracts.messages import Acquired, Exit, Registered, ReportReply
+from gpulayer.contracts.messages import Acquired, Exit, Preparation, Registered, ReportReply
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +73,15 @@ class ReportRefused:
 
 
 @dataclass(frozen=True, slots=True)
+class TaskEntered:
+    """Its preparation has come to a phase that may take long."""
+
+    task_id: str
+    run: int
+    phase: str
+
+
+@dataclass(frozen=True, slots=True)
 class TaskStarted:
     task_id: str
     run: int
@@ -81,6 +90,8 @@ class TaskStarted:
     """Unix time of the workload's exec, for people."""
     rendezvous: Mapping[str, Any] | None = None
     """Of node 0 of a gang: where the others find it."""
+    preparation: Preparation | None = None
+    """Where there was something to prepare."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +144,8 @@ class CapabilitiesChanged:
     capabilities: Mapping[str, Any]
 
 
+OfTask = TaskEntered | TaskStarted | TaskRefused | LogRead | LogGone | TaskCollected
+
 Event = (
     Tick
     | SupervisorListed
@@ -142,11 +155,7 @@ Event = (
     | AcquireAnswered
     | CallFailed
     | ReportRefused
-    | TaskStarted
-    | TaskRefused
-    | LogRead
-    | LogGone
     | LogShipped
-    | TaskCollected
+    | OfTask
     | CapabilitiesChanged
 )

@@ -29,6 +29,8 @@ def due(slots: Slots, again_after: float) -> float:
             times.append(0.0 if slot.exit_sent is None else slot.exit_sent + again_after)
         elif _has_start(slot):
             times.append(slot.started_seen + START_NEWS_SECONDS)
+        elif _has_entered(slot):
+            times.append(0.0)
     return min(times)
 
 
@@ -50,7 +52,11 @@ def gather(
             size += _size(news[-1])
         elif _has_start(slot):
             start = (slot.task_id, slot.fence, slot.phase, slot.started_at)
-            news.append(TaskReport(*start, rendezvous=slot.rendezvous))
+            news.append(
+                TaskReport(*start, rendezvous=slot.rendezvous, preparation=slot.preparation)
+            )
+        elif _has_entered(slot):
+            news.append(TaskReport(slot.task_id, slot.fence, slot.entered))
     return tuple(news)
 
 
@@ -60,10 +66,16 @@ def heard(slots: Slots, news: tuple[TaskReport, ...]) -> None:
         slot = slots.get(line.task_id)
         if slot is not None and line.phase == "running":
             slot.start_reported = True
+        elif slot is not None and line.exit is None:
+            slot.entered_reported = line.phase or ""
 
 
 def _has_start(slot: Slot) -> bool:
     return slot.phase == "running" and not slot.start_reported
+
+
+def _has_entered(slot: Slot) -> bool:
+    return slot.phase == "staging" and slot.entered != slot.entered_reported
 
 
 def _end(slot: Slot) -> TaskReport:
@@ -76,6 +88,7 @@ def _end(slot: Slot) -> TaskReport:
         slot.exit,
         slot.log.size,
         base64.b64encode(held).decode() if held else None,
+        preparation=slot.preparation,
     )
 
 

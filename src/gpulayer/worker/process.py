@@ -15,6 +15,7 @@ from gpulayer.worker.agent import Agent
 from gpulayer.worker.artifact_cache import ArtifactCache
 from gpulayer.worker.channel import WorkerChannel
 from gpulayer.worker.driver import Driver
+from gpulayer.worker.environments.store import Environments
 from gpulayer.worker.events import CapabilitiesChanged
 from gpulayer.worker.lock import WorkerLock
 from gpulayer.worker.machine import ThisMachine
@@ -64,11 +65,13 @@ class Worker:
         self._environ = dict(os.environ if outside.environ is None else outside.environ)
         there = [name for name, path in outside.data.items() if os.path.exists(path)]
         self._machine = ThisMachine(outside.tasks, self._environ, self._python, there)
+        beside = os.path.dirname(outside.tasks)
+        self._environments = Environments(
+            os.path.join(beside, "environments"), outside.tasks, clock
+        )
         self._started_supervisor = clock.monotonic()
         self._driver: Driver | None = None
-        self._cache = ArtifactCache(
-            os.path.join(os.path.dirname(outside.tasks), "cache"), channel.get_artifact, clock
-        )
+        self._cache = ArtifactCache(os.path.join(beside, "cache"), channel.get_artifact, clock)
         self._has_swept = False
 
     def start(self) -> bool:
@@ -121,6 +124,8 @@ class Worker:
                 environ=self._environ,
                 artifacts=self._cache,
                 data=self._outside.data,
+                environments=self._environments,
+                worker=name or capabilities["hostname"],
             ),
             self._clock,
             connect=self._connect,
@@ -164,6 +169,7 @@ class Worker:
             try:
                 leftovers.sweep(self._outside.tasks, driver.held(), self._clock.now())
                 self._cache.tidy()
+                self._environments.trim()
             except OSError as error:  # the next time again
                 self._outside.on_error(error)
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from gpulayer.contracts.messages import Assignment, Cancel, Exit, Held
+from gpulayer.contracts.messages import Assignment, Cancel, Exit, Held, Preparation
 from gpulayer.contracts.states import Reason, TaskState
 from gpulayer.worker.events import Attached
 from gpulayer.worker.instructions import Collect, End, Instruction, Run
@@ -41,6 +41,11 @@ class Slot:
     log: LogTail = field(default_factory=LogTail)
     rendezvous: Mapping[str, Any] | None = None
     """Of node 0 of a gang: where the others find it. Told with its start."""
+    entered: str = ""
+    """The phase of its preparation that takes long; told while it lasts."""
+    entered_reported: str = ""
+    preparation: Preparation | None = None
+    """What its preparation took. Told with its start."""
     order: Cancel | None = None
     """The firmest request to end it."""
     silent: bool = False
@@ -94,6 +99,11 @@ def note_of(assignment: Assignment) -> dict[str, Any]:
     }
 
 
+def preparation_in(note: Mapping[str, Any]) -> Preparation | None:
+    told = note.get("preparation")
+    return Preparation.from_json(told) if told else None
+
+
 def _own_folder(assignment: Assignment, workload: Mapping[str, Any]) -> str:
     """Where it runs, if that is a folder of its user's own; nothing for a workspace of ours."""
     if assignment.envelope_id is None or workload.get("source"):
@@ -118,6 +128,7 @@ def attached(task: Attached, authorised_at: float) -> Slot:
     slot = Slot(task.task_id, task.fence, task.job_id, task.index, task.note, authorised_at)
     slot.phase = "running"
     slot.rendezvous = task.note.get("rendezvous")
+    slot.preparation = preparation_in(task.note)
     slot.log.in_step = False
     return slot
 
@@ -207,11 +218,12 @@ class Slots:
         at: float | None,
         now: float,
         rendezvous: Mapping[str, Any] | None = None,
+        preparation: Preparation | None = None,
     ) -> list[Instruction]:
         if slot.phase != "staging":
             return []
         slot.phase = "running"
-        slot.rendezvous = rendezvous
+        slot.rendezvous, slot.preparation = rendezvous, preparation
         slot.started_at, slot.started_seen = at, now
         return self.ending(slot)
 

@@ -14,16 +14,19 @@ from typing import Any, Protocol
 
 from gpulayer.artifacts import collect
 from gpulayer.clock import Clock
-from gpulayer.contracts.messages import Assignment, Exit
+from gpulayer.contracts.messages import Assignment, Exit, Preparation, PreparedStep
 from gpulayer.runtime import segments
 from gpulayer.worker.artifact_cache import ArtifactCache
 from gpulayer.worker.channel import WorkerChannel
+from gpulayer.worker.environments.building import TakenBackError
+from gpulayer.worker.environments.store import Environments
 from gpulayer.worker.instructions import Collect
 from gpulayer.worker.slots import note_of
 from gpulayer.worker.steps import (
     data_sets,
     ending,
     environ,
+    environment,
     hiding,
     plan,
     secrets,
@@ -32,16 +35,13 @@ from gpulayer.worker.steps import (
     workload,
     workspace,
 )
-from gpulayer.worker.steps.plan import TaskPlan
+from gpulayer.worker.steps.plan import UNWATCHED, TaskPlan, Watch
 from gpulayer.worker.supervisor_link import SupervisorGone
 
 GRACE_SECONDS = 10.0
 """Between asking a task to end at its time limit and killing it."""
 
 LOG_BYTES = 1 << 30
-
-_FETCHED = ("inputs", "stdin", "secrets", "data")
-"""Fields of a spec that a worker has to bring or look for something for."""
 
 STEPS: tuple[Callable[[TaskPlan], None], ...] = (
     workspace.make,
@@ -51,8 +51,9 @@ STEPS: tuple[Callable[[TaskPlan], None], ...] = (
     staging.source,
     staging.inputs,
     staging.stdin,
-    workload.choose,
     secrets.resolve,
+    environment.provide,
+    workload.choose,
 )
 
 
@@ -71,18 +72,24 @@ class TaskRunner:
         interpreter: str,
         environ: Mapping[str, str],
         artifacts: ArtifactCache,
+        environments: Environments,
+        worker: str = "",
         data: Mapping[str, str] | None = None,
     ) -> None:
-        """`folder` holds one folder per task. `environ`, `interpreter` and `data` (where each data
-        set is) are the worker's."""
+        """`folder` holds one folder per task. `environ`, `interpreter`, the name `worker` and
+        `data` (where each data set is) are the worker's."""
         self._folder = folder
         self._clock = clock
         self._artifacts = artifacts
         self._interpreter = interpreter
         self._environ = environ
         self._data = data or {}
+        self._environments = environments
+        self._worker = worker
 
-    def prepare(self, assignment: Assignment, supervisor: Supervisor) -> dict[str, Any]:
+    def prepare(
+        self, assignment: Assignment, supervisor: Supervisor, watch: Watch = UNWATCHED
+    ) -> dict[str, Any]:
         """The `task` of the supervisor's `start`. Raises a `GPULayerError` or an `OSError` when
         a step could not do its part; nothing is left of the task then. `ConnectionError`: there
         is no plane to give what the job needs now; ask again."""
@@ -98,24 +105,37 @@ class TaskRunner:
             self._environ,
             lookup,
             self._artifacts,
+            self._environments,
+            self._worker,
+            self._clock,
+            watch,
             self._data,
         )
+        told = _told_steps(assignment)
+        spent: dict[str, float] = {}
         try:
             for step in STEPS:
+                began = self._clock.monotonic() if told else 0.0
                 step(task)
-        except SupervisorGone:
-            raise  # it is prepared again for the next one, perhaps already
+                if step in told:
+                    spent[told[step]] = self._clock.monotonic() - began
+        except (SupervisorGone, TakenBackError):
+            raise  # it is prepared again, perhaps already; or forgotten, which removes its folder
         except BaseException:
             task.undo.close()
             raise
         task.undo.pop_all()
-        return _start_message(task)
+        return _start_message(task, _preparation(task, spent))
 
     def is_plain(self, assignment: Assignment) -> bool:
         """Whether `prepare` asks nobody and looks at no path that the job chose."""
         spec, workload = assignment.spec, assignment.spec["workload"]
-        brings = workload.get("source") or any(map(spec.get, _FETCHED))
+        brings = spec.get("secrets") or spec.get("data") or _told_steps(assignment)
         return workload["kind"] == "command" and workload["command"][0] != "python" and not brings
+
+    def waits_long(self, assignment: Assignment) -> bool:
+        """Whether `prepare` may take minutes."""
+        return environment.provide in _told_steps(assignment)
 
     def refused(self, error: Exception) -> Exit:
         """The end of a task that never began because of `error`."""
@@ -164,7 +184,30 @@ class TaskRunner:
         return os.path.join(self._folder, task_id)
 
 
-def _start_message(task: TaskPlan) -> dict[str, Any]:
+def _told_steps(assignment: Assignment) -> dict[Callable[[TaskPlan], None], str]:
+    """The steps that have something to do for what the job brings, by the names that people see."""
+    spec = assignment.spec
+    brings = {
+        staging.source: ("source", spec["workload"].get("source")),
+        staging.inputs: ("inputs", spec.get("inputs")),
+        staging.stdin: ("stdin", spec.get("stdin")),
+        environment.provide: (environment.PHASE, environment.requirements(spec)),
+    }
+    return {step: name for step, (name, brought) in brings.items() if brought}
+
+
+def _preparation(task: TaskPlan, spent: Mapping[str, float]) -> Preparation | None:
+    """What the plane is told of it."""
+    if not spent:
+        return None
+    steps = [
+        PreparedStep(name, round(seconds, 4), task.notes.get(name, ""))
+        for name, seconds in spent.items()
+    ]
+    return Preparation(round(sum(spent.values()), 4), tuple(steps))
+
+
+def _start_message(task: TaskPlan, preparation: Preparation | None) -> dict[str, Any]:
     assignment = task.assignment
     attach_id = assignment.origin.get("attach_id")
     attached = attach_id is not None and assignment.attempt == 1
@@ -188,5 +231,7 @@ def _start_message(task: TaskPlan) -> dict[str, Any]:
         "unbuffered": attach_id is None,
         **({"pipes": task.pipes, "rank": segments.LAUNCHER} if task.pipes else {}),
         "log_limit_bytes": LOG_BYTES,
-        "note": note_of(assignment) | ({"rendezvous": place} if (place := task.rendezvous) else {}),
+        "note": note_of(assignment)
+        | ({"rendezvous": place} if (place := task.rendezvous) else {})
+        | ({"preparation": preparation.to_json()} if preparation else {}),
     }

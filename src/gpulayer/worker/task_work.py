@@ -18,7 +18,9 @@ from gpulayer.errors import GPULayerError
 from gpulayer.runtime import frames
 from gpulayer.worker import events as heard, instructions as say
 from gpulayer.worker.channel import WorkerChannel
+from gpulayer.worker.slots import preparation_in
 from gpulayer.worker.steps.hiding import Clean
+from gpulayer.worker.steps.plan import Watch
 from gpulayer.worker.supervisor_link import Answered, SupervisorGone, SupervisorLink, answer
 
 TAIL_BYTES = 1 << 20
@@ -31,7 +33,10 @@ class Tasks(Protocol):
     """What is needed of `task_runner.TaskRunner`."""
 
     def is_plain(self, assignment: Assignment) -> bool: ...
-    def prepare(self, assignment: Assignment, link: SupervisorLink) -> dict[str, Any]: ...
+    def waits_long(self, assignment: Assignment) -> bool: ...
+    def prepare(
+        self, assignment: Assignment, link: SupervisorLink, watch: Watch
+    ) -> dict[str, Any]: ...
     def refused(self, error: Exception) -> Exit: ...
     def collect_plain(self, order: say.Collect) -> Exit | None: ...
     def collect(self, order: say.Collect, channel: WorkerChannel, clean: Clean) -> Exit: ...
@@ -72,6 +77,11 @@ class TaskWork:
             return
         if self._tasks.is_plain(order.assignment):
             self._start(order, link)
+        elif self._tasks.waits_long(order.assignment):
+            work = (lambda: self._start(order, link),)  # not on the few threads of the pool
+            threading.Thread(
+                target=self.guarded, args=work, name="gpulayer-environment", daemon=True
+            ).start()
         else:
             self.later(lambda: self._start(order, link))
 
@@ -118,29 +128,34 @@ class TaskWork:
                 self._on_error(error)
             self._refused(order, error)
         else:
-            place = (task.get("note") or {}).get("rendezvous")
+            note = task.get("note") or {}
             tail = link.expect(told_log(self._post, order.assignment.task_id, 0))
             link.ask(
                 "start",
-                lambda reply, _: self._started(order, reply, place),
+                lambda reply, _: self._started(order, reply, note),
                 task=task,
                 tail={"seq": tail, "offset": 0, "max_bytes": TAIL_BYTES},
             )
 
     def _prepared(self, order: say.Run, link: SupervisorLink) -> dict[str, Any]:
         """What a job brings waits until there is a plane to give it, while it is still wanted."""
+
+        def is_wanted() -> bool:
+            return not self._left.is_set() and self._is_wanted(order)
+
+        def enters(phase: str) -> None:
+            self._post(heard.TaskEntered(order.assignment.task_id, order.number, phase))
+
         while True:
             try:
-                return self._tasks.prepare(order.assignment, link)
+                return self._tasks.prepare(order.assignment, link, Watch(is_wanted, enters))
             except ConnectionError:
-                if self._left.is_set() or not self._is_wanted(order):
+                if not is_wanted():
                     raise
                 with self._plane_back:
                     self._plane_back.wait(1.0)
 
-    def _started(
-        self, order: say.Run, reply: dict[str, Any], rendezvous: Mapping[str, Any] | None
-    ) -> None:
+    def _started(self, order: say.Run, reply: dict[str, Any], note: Mapping[str, Any]) -> None:
         try:
             answer(reply)
         except SupervisorGone:
@@ -149,8 +164,8 @@ class TaskWork:
             self._refused(order, error)
         else:
             task_id = order.assignment.task_id
-            at = self._clock.now()
-            self._post(heard.TaskStarted(task_id, order.number, at, rendezvous))
+            known = (note.get("rendezvous"), preparation_in(note))
+            self._post(heard.TaskStarted(task_id, order.number, self._clock.now(), *known))
 
     def _refused(self, order: say.Run, error: Exception) -> None:
         ending = self._tasks.refused(error)

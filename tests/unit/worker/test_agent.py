@@ -6,7 +6,7 @@ import base64
 
 import pytest
 
-from gpulayer.contracts.messages import Acquired, Cancel, Exit
+from gpulayer.contracts.messages import Acquired, Cancel, Exit, Preparation, PreparedStep
 from gpulayer.worker import events as heard, instructions as say
 from gpulayer.worker.events import Attached
 from gpulayer.worker.refusals import TRIES
@@ -545,3 +545,52 @@ def test_a_deadline_is_always_ahead_or_acted_upon(desk: Desk) -> None:
                 break
             desk.hear(heard.Tick())
         assert desk.agent.deadline() > desk.now
+
+
+# --- preparation ------------------------------------------------------------------------------
+
+
+def test_a_phase_that_takes_long_is_told_at_once_and_only_once(desk: Desk) -> None:
+    task_id = desk.given()
+    run = desk.newest(say.Run).number
+    desk.hear(heard.TaskEntered(task_id, run, "environment"))
+    assert [(news.task_id, news.phase) for news in desk.report().tasks] == [
+        (task_id, "environment")
+    ]
+    assert [held.phase for held in desk.report().inventory] == ["staging"]
+    desk.answer_report()
+    desk.pass_time(6.0)
+    assert desk.report().tasks == ()
+    desk.answer_report()
+    desk.hear(heard.TaskEntered(task_id, run - 1, "of an earlier run"))
+    desk.pass_time(6.0)
+    assert desk.report().tasks == ()
+
+
+def test_what_a_preparation_took_goes_with_the_start_and_with_the_end(desk: Desk) -> None:
+    took = Preparation(2.0, (PreparedStep("environment", 2.0),))
+    task_id = desk.given()
+    desk.hear(heard.TaskStarted(task_id, desk.newest(say.Run).number, 5.0, None, took))
+    desk.pass_time(0.1)
+    assert [news.preparation for news in desk.report().tasks] == [took]
+    desk.answer_report()
+    desk.ended(task_id)
+    assert [news.preparation for news in desk.report().tasks] == [took]
+
+
+def test_a_later_agent_knows_it_from_what_the_supervisor_kept() -> None:
+    took = Preparation(2.0, (PreparedStep("environment", 2.0),))
+    desk = Desk(listed=False)
+    note = {"preparation": took.to_json()}
+    desk.hear(heard.SupervisorListed((Attached("t7", 7, "job", 0, note),)))
+    desk.register()
+    desk.pass_time(0.1)
+    assert [news.preparation for news in desk.report().tasks] == [took]
+
+
+def test_a_task_that_is_cancelled_while_it_is_prepared_is_wanted_no_more(desk: Desk) -> None:
+    task_id = desk.given()
+    run = desk.newest(say.Run).number
+    assert desk.agent.wants(task_id, run)
+    desk.cancel(task_id)
+    assert not desk.agent.wants(task_id, run)

@@ -18,6 +18,7 @@ from gpulayer.contracts.keeping import WORKSPACE_SECONDS
 from gpulayer.contracts.messages import Assignment
 from gpulayer.errors import NotFoundError, PreparationError, RefusedError
 from gpulayer.worker.artifact_cache import ArtifactCache
+from gpulayer.worker.environments.store import Environments
 from gpulayer.worker.instructions import Collect
 from gpulayer.worker.steps import leftovers
 from gpulayer.worker.task_runner import TaskRunner
@@ -77,6 +78,8 @@ def runner_of(
         interpreter="/usr/bin/python3",
         environ=WORKER_ENVIRON,
         artifacts=ArtifactCache(str(folder / "cache"), fetch, SystemClock()),
+        environments=Environments(str(folder / "environments"), str(folder), SystemClock()),
+        worker="lab-1",
         data=data,
     )
 

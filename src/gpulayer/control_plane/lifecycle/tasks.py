@@ -1,5 +1,6 @@
 """What a task's news mean for its job. Pure.
 
+    prepared           what its preparation took, told with its start or its end
     started            the workload's exec: task running, job running
     ended              any end, reported by the worker or found out by the plane
     late               news about a task that has already ended: told, never obeyed
@@ -11,8 +12,11 @@ timed out, then failed, then lost.
 
 from __future__ import annotations
 
+import dataclasses
+
 from gpulayer.contracts.changes import Changes, NewEvent, TaskUpdate
-from gpulayer.contracts.messages import Exit
+from gpulayer.contracts.durations import preparation_text
+from gpulayer.contracts.messages import Exit, Preparation
 from gpulayer.contracts.records import Job, Output, Task
 from gpulayer.contracts.states import JobState, Reason, TaskState
 from gpulayer.control_plane.lifecycle.jobs import end_job
@@ -46,6 +50,9 @@ _SLUGS = {
     Reason.PORT_TAKEN: "port-taken",
 }
 
+_STEPS, _WORDS = 16, 200
+"""Steps of a preparation that are kept, and characters of what is said of each."""
+
 _REASONS = {reason.value: reason for reason in Reason}
 """A reason of a newer worker that is not among these is told as `exited`."""
 
@@ -66,6 +73,17 @@ def started(job: Job, task: Task, started_at: float, now: float) -> Changes:
         task_id=task.id,
         started_at=started_at,
     )
+
+
+def prepared(job: Job, task: Task, preparation: Preparation, now: float) -> Changes:
+    """What came before the start, kept apart from the run."""
+    told = dataclasses.replace(preparation, steps=preparation.steps[:_STEPS]).to_json()
+    for step in told["steps"]:
+        step["name"], step["note"] = step["name"][:_WORDS], step["note"][:_WORDS]
+    update = TaskUpdate(task.id, task.state, {"preparation": told})
+    message = preparation_text(told)
+    event = NewEvent(job.id, "prepared", job.state, job.reason, now, message, task.id, told)
+    return Changes(task_updates=(update,), events=(event,))
 
 
 def ended(

@@ -9,11 +9,26 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
+from gpulayer.clock import Clock
 from gpulayer.contracts.messages import Assignment
+from gpulayer.errors import PreparationError
 from gpulayer.worker.artifact_cache import ArtifactCache
+from gpulayer.worker.environments.store import Environments
 
 Lookup = Callable[[str, Sequence[str]], Mapping[str, str | None]]
 """(envelope id, names) -> the terminal's values of these variables; None where it had none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """What somebody who waits for a preparation is told, and says."""
+
+    is_wanted: Callable[[], bool] = lambda: True
+    enters: Callable[[str], None] = lambda phase: None
+    """Called with the name of a phase that may take long, as it begins."""
+
+
+UNWATCHED = Watch()
 
 
 @dataclass(slots=True)
@@ -27,6 +42,11 @@ class TaskPlan:
     """The worker's own environment."""
     lookup: Lookup
     artifacts: ArtifactCache
+    environments: Environments
+    worker: str
+    """The name of this machine, for people."""
+    clock: Clock
+    watch: Watch
     data: Mapping[str, str] = field(default_factory=dict)
     """Data sets that the worker has declared: where each is."""
 
@@ -39,6 +59,10 @@ class TaskPlan:
     """None: that of the envelope."""
     stdin: str | None = None
     """A file to be read as standard input."""
+    python: str | None = None
+    """Of the environment that was prepared for it."""
+    notes: dict[str, str] = field(default_factory=dict)
+    """Step -> what it came to, for people."""
     pipes: list[dict[str, Any]] = field(default_factory=list)
     """Named pipes of ranks: path, stream, rank."""
     rendezvous: dict[str, Any] | None = None
@@ -63,6 +87,21 @@ class TaskPlan:
     def in_place(self) -> bool:
         """Whether it runs in a folder of its user's, not in a workspace of ours."""
         return self.here and not self.workload.get("source")
+
+    def base_python(self) -> str:
+        """The Python that it would have without an environment of its own. Raises
+        `interpreter-gone`."""
+        chosen = self.assignment.origin.get("interpreter") or {}
+        path = str(chosen.get("path") or self.interpreter)
+        if not os.access(path, os.X_OK):
+            raise PreparationError(
+                "interpreter-gone",
+                f"the Python of this job is no longer at {path}",
+                why=str(chosen.get("why") or "it was chosen when the job was submitted"),
+                hint="gpulayer retry " + self.assignment.job_id,
+                job_id=self.assignment.job_id,
+            )
+        return path
 
 
 def inputs(folder: str) -> str:

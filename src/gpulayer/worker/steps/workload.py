@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 
-from gpulayer.errors import PreparationError
 from gpulayer.worker.steps import plan, ranks
 from gpulayer.worker.steps.plan import TaskPlan
 
@@ -35,22 +34,12 @@ def choose(task: TaskPlan) -> None:
         ]
     else:
         task.argv = list(task.workload["command"])
-        if task.argv[0] == "python":
-            task.argv[0] = _interpreter(task)
+        if task.argv[0] == "python" or (task.python and task.argv[0] == task.base_python()):
+            task.argv[0] = _interpreter(task)  # a client spells `python` out where PATH lacks it
 
 
 def _interpreter(task: TaskPlan) -> str:
-    chosen = task.assignment.origin.get("interpreter") or {}
-    path = str(chosen.get("path") or task.interpreter)
-    if not os.access(path, os.X_OK):
-        raise PreparationError(
-            "interpreter-gone",
-            f"the Python of this job is no longer at {path}",
-            why=str(chosen.get("why") or "it was chosen when the job was submitted"),
-            hint="gpulayer retry " + task.assignment.job_id,
-            job_id=task.assignment.job_id,
-        )
-    return path
+    return task.python or task.base_python()
 
 
 def _launch(task: TaskPlan, python: str) -> None:

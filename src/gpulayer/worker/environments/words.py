@@ -1,0 +1,34 @@
+"""What of an installer's output is told on: its last meaningful lines, without a login. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+LINES = 12
+CHARACTERS = 400
+"""Of one line."""
+
+_ESCAPES = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f]")
+_LOGIN = re.compile(r"://[^/@\s]+@")
+_BEGINS = re.compile(r"\s*(error\b|ERROR\b|\u00d7)")
+_FULL = ("No space left on device", "Disk quota exceeded")
+
+
+def meaningful(output: str, secrets: Sequence[str] = ()) -> list[str]:
+    """From where it says what is wrong; else its last lines."""
+    for value in secrets:
+        output = output.replace(value, "****")
+    output = _LOGIN.sub("://****@", output)
+    lines = [_ESCAPES.sub("", line).rstrip()[:CHARACTERS] for line in re.split(r"[\r\n]", output)]
+    lines = [line for line in lines if line.strip()]
+    begins = next((at for at, line in enumerate(lines) if _BEGINS.match(line)), None)
+    if begins is None:
+        return lines[-LINES:]
+    told = lines[begins:]
+    return told if len(told) <= LINES else [*told[:2], "...", *told[-(LINES - 3) :]]
+
+
+def is_full(output: str) -> bool:
+    """Whether the disk had no room for it."""
+    return any(words in output for words in _FULL)

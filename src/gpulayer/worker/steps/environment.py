@@ -1,0 +1,88 @@
+"""The environment of a job that names requirements: reused or prepared, and first on its PATH.
+
+It lies on the Python that the job would have had. Nothing is installed into that one, nor into any
+other environment of its user's.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any
+
+from gpulayer.errors import PreparationError
+from gpulayer.worker.environments import settings
+from gpulayer.worker.environments.base import Base, Environ
+from gpulayer.worker.environments.building import Patience
+from gpulayer.worker.environments.store import Wanted
+from gpulayer.worker.steps.plan import TaskPlan
+
+PHASE = "environment"
+PATIENCE_SECONDS = 1800.0
+"""How long a preparation may take unless `environment.timeout_seconds` says."""
+
+
+def provide(task: TaskPlan) -> None:
+    """Raises `environment-failed`, `interpreter-gone`, `disk-full` with what the installer said."""
+    lines = requirements(task.spec)
+    if not lines:
+        return
+    task.watch.enters(PHASE)
+    asked = task.spec["environment"].get("timeout_seconds")
+    seconds = float(asked or PATIENCE_SECONDS)
+    patience = Patience.begin(task.clock, seconds, task.watch.is_wanted)
+
+    @cache  # it is not needed to use again what is there
+    def environ() -> Mapping[str, str]:
+        return settings.variables(task.environ, _terminal(task))
+
+    try:
+        base = _base(task, environ)
+        wanted = Wanted(lines, base, task.folder, environ)
+        ready = task.environments.provide(wanted, patience)
+    except PreparationError as error:
+        raise PreparationError(
+            error.code,
+            f"its environment could not be prepared on {task.worker}: {error.message}",
+            where=f"worker {task.worker}, phase {PHASE}",
+            why=error.why,
+            hint=error.help or f"gpulayer help {error.code}",
+            job_id=task.assignment.job_id,
+        ) from error
+    task.python = ready.python
+    task.notes[PHASE] = ready.how
+    _activate(task, ready.folder)
+
+
+def requirements(spec: Mapping[str, Any]) -> tuple[str, ...]:
+    """What must be installed for a job."""
+    return tuple((spec.get("environment") or {}).get("requirements") or ())
+
+
+def _base(task: TaskPlan, environ: Environ) -> Base:
+    cwd = str(task.assignment.origin.get("cwd") or "/") if task.here else "/"
+    return task.environments.bases.of(task.base_python(), environ, cwd)
+
+
+def _terminal(task: TaskPlan) -> settings.Lookup | None:
+    envelope = task.assignment.envelope_id
+    if envelope is None:
+        return None
+
+    def lookup(names: Sequence[str]) -> Mapping[str, str | None]:
+        return task.lookup(envelope, names)
+
+    return lookup
+
+
+def _activate(task: TaskPlan, folder: str) -> None:
+    """As its `activate` does it: its programs come before all others."""
+    said = task.set.get("PATH")
+    if said is None and task.whole is not None:
+        said = task.whole.get("PATH")
+    elif said is None and task.assignment.envelope_id is not None:
+        said = task.lookup(task.assignment.envelope_id, ["PATH"])["PATH"]
+    task.set["PATH"] = os.pathsep.join(filter(None, (os.path.join(folder, "bin"), said)))
+    task.set["VIRTUAL_ENV"] = folder
+    task.unset.append("PYTHONHOME")
