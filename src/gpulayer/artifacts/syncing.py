@@ -40,6 +40,17 @@ def flush(paths: Collection[str], folder: Path) -> None:
             os.close(descriptor)
 
 
+def flush_tree(folder: Path) -> None:
+    """The same for every file in a folder; what its links point to is left alone."""
+    files = [
+        entry
+        for parent, _, names in os.walk(folder)
+        for name in names
+        if not os.path.islink(entry := os.path.join(parent, name))
+    ]
+    flush(files, folder)
+
+
 def _syncfs(folder: Path) -> bool:
     import ctypes
 

@@ -38,6 +38,12 @@ AUDIT_SECONDS: Final = 365 * 86_400.0
 WORKSPACE_SECONDS: Final = 86_400.0
 """How long what a task wrote into its workspace stays for whoever looks for it."""
 
+WORKSPACE_BYTES: Final = 20 << 30
+"""What stays of all of them. Past it those of the tasks that ended first go."""
+
+WORKSPACE_DISK_PART: Final = 0.1
+"""The same as a part of the disk, where that is less."""
+
 CACHE_BYTES: Final = 20 << 30
 """Fetched artifacts, source bundles among them. Past it the least recently used go."""
 

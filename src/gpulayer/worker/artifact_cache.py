@@ -26,6 +26,7 @@ from typing import BinaryIO
 from gpulayer.clock import Clock
 from gpulayer.contracts import keeping
 from gpulayer.errors import GPULayerError, RefusedError
+from gpulayer.worker import room
 
 _FICLONE = 0x40049409
 """ioctl_ficlonerange(2); Linux alone."""
@@ -170,10 +171,7 @@ class ArtifactCache:
 
     def _limit(self) -> int:
         if self._most is None:
-            disk = os.statvfs(self._folder)
-            self._most = min(
-                keeping.CACHE_BYTES, int(disk.f_blocks * disk.f_frsize * keeping.CACHE_DISK_PART)
-            )
+            self._most = room.at_most(self._folder, keeping.CACHE_BYTES, keeping.CACHE_DISK_PART)
         return self._most
 
 

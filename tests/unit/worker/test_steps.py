@@ -489,3 +489,18 @@ def test_a_workspace_with_something_new_stays_for_a_day(
     assert leftovers.sweep(str(tmp_path), ("t1",), now + WORKSPACE_SECONDS + 60) == 0
     assert leftovers.sweep(str(tmp_path), (), now + WORKSPACE_SECONDS + 60) == 1
     assert not (tmp_path / "t1").exists()
+
+
+def test_of_the_workspaces_that_stay_the_oldest_go_first_where_they_hold_too_much(
+    tmp_path: Path,
+) -> None:
+    now, size = SystemClock().now(), 64 << 10
+    for number in range(1, 5):
+        work = tmp_path / f"t{number}" / "work"
+        work.mkdir(parents=True)
+        (work / "new").write_bytes(os.urandom(size))
+        os.utime(tmp_path / f"t{number}", (now, now - 100 + number))
+    assert leftovers.sweep(str(tmp_path), {"t1"}, now, most_bytes=2 * size) == 1
+    assert sorted(os.listdir(tmp_path)) == ["t1", "t3", "t4"]
+    assert leftovers.sweep(str(tmp_path), {"t1"}, now, most_bytes=size // 2) == 2
+    assert os.listdir(tmp_path) == ["t1"]

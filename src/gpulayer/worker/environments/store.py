@@ -23,9 +23,12 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
+from gpulayer.artifacts.syncing import flush_tree
 from gpulayer.clock import Clock
 from gpulayer.contracts import keeping
+from gpulayer.worker import room
 from gpulayer.worker.environments import building
 from gpulayer.worker.environments.base import Base, Bases, Environ
 from gpulayer.worker.environments.building import Patience
@@ -168,12 +171,13 @@ class Environments:
                 "requirements": sorted(set(wanted.requirements)),
                 "python": wanted.base.python,
                 "version": wanted.base.version,
-                "bytes": _bytes(path),
+                "bytes": room.held(path),
                 "made_at": self._clock.now(),
                 "by": how,
             }
             with open(fresh, "w", encoding="ascii") as file:
                 json.dump(facts, file)
+            flush_tree(Path(path))  # what is marked must be whole after a power cut, too
             os.rename(fresh, os.path.join(path, _MARK))
         except BaseException:
             self._discard(key)
@@ -242,9 +246,9 @@ class Environments:
 
     def _limit(self) -> int:
         if self._most is None:
-            disk = os.statvfs(self._folder)
-            part = int(disk.f_blocks * disk.f_frsize * keeping.ENVIRONMENT_DISK_PART)
-            self._most = min(keeping.ENVIRONMENT_BYTES, part)
+            self._most = room.at_most(
+                self._folder, keeping.ENVIRONMENT_BYTES, keeping.ENVIRONMENT_DISK_PART
+            )
         return self._most
 
 
@@ -253,12 +257,3 @@ def _names(folder: str) -> Sequence[str]:
         return os.listdir(folder)
     except OSError:
         return ()
-
-
-def _bytes(folder: str) -> int:
-    """What it takes on disk; a file that is shared with an installer's cache is counted as well."""
-    found = 0
-    for parent, _, names in os.walk(folder):
-        for name in names:
-            found += os.lstat(os.path.join(parent, name)).st_blocks * 512
-    return found

@@ -6,19 +6,29 @@ from __future__ import annotations
 import os
 from collections.abc import Container
 
-from gpulayer.contracts.keeping import WORKSPACE_SECONDS
+from gpulayer.contracts import keeping
+from gpulayer.worker import room
 from gpulayer.worker.steps import plan, workspace
 
 
-def sweep(folder: str, known: Container[str], now: float) -> int:
+def sweep(
+    folder: str, known: Container[str], now: float, most_bytes: int = keeping.WORKSPACE_BYTES
+) -> int:
     """Remove the folders of tasks that are not `known`; how many. One whose workspace holds
-    something goes once it is old. A task is known before its folder is made."""
+    something goes once it is old, or all of them hold too much. A task is known before its folder
+    is made."""
     try:
         with os.scandir(folder) as entries:
             found = [e for e in entries if _is_of_a_task(e) and e.name not in known]
     except FileNotFoundError:
         return 0  # the home was deleted
-    doomed = [entry for entry in found if not _is_kept(entry, now)]
+    kept = [entry for entry in found if _is_kept(entry, now)]
+    left = room.at_most(folder, most_bytes, keeping.WORKSPACE_DISK_PART)
+    for entry in sorted(kept, key=_ended_at, reverse=True):
+        left -= room.held(entry.path)
+        if left < 0:
+            kept.remove(entry)
+    doomed = [entry for entry in found if entry not in kept]
     for entry in doomed:
         workspace.remove(entry.path)
     return len(doomed)
@@ -33,6 +43,10 @@ def _is_kept(entry: os.DirEntry[str], now: float) -> bool:
     try:
         if not os.listdir(plan.workspace(entry.path)):
             return False
-        return now - entry.stat(follow_symlinks=False).st_mtime < WORKSPACE_SECONDS
+        return now - _ended_at(entry) < keeping.WORKSPACE_SECONDS
     except OSError:
         return False
+
+
+def _ended_at(entry: os.DirEntry[str]) -> float:
+    return entry.stat(follow_symlinks=False).st_mtime
