@@ -21,12 +21,15 @@ if TYPE_CHECKING:
 
 @click.command("join")
 @click.argument("line", required=False, metavar="[gl://...]")
-@options("worker_name", "worker_python", "worker_data", "foreground", "json", "quiet")
+@options(
+    "worker_name", "worker_python", "worker_data", "worker_labels", "foreground", "json", "quiet"
+)
 def command(
     line: str | None,
     worker_name: str | None,
     worker_python: str | None,
     worker_data: tuple[str, ...],
+    worker_labels: tuple[str, ...],
     foreground: bool,
     as_json: bool,
     quiet: bool,
@@ -43,6 +46,15 @@ def command(
     from gpulayer.sdk.places import Places
 
     _refuse_inside_job()
+    if worker_labels:
+        wanted = " -l ".join(map(shlex.quote, worker_labels))
+        told = shlex.join([worker_name or os.uname().nodename, *worker_labels])
+        raise UsageError(
+            "usage",
+            "a worker's labels are granted by the server, not taken by itself",
+            why="jobs are sent by them, and so are the secrets and data that jobs name",
+            hint=(f"gpulayer invite -l {wanted}", f"gpulayer worker label {told}"),
+        )
     data = dict(_data_sets(worker_data))
     home = Places.find().home
     if line is None:

@@ -191,6 +191,8 @@ FLAGS: dict[str, Flag] = {
     "worker_data": _flag("--data", about="A data set that this machine has, for jobs that name it. "
                          "Those that are given replace those of before.", metavar="NAME=PATH",
                          multiple=True),
+    "worker_labels": _flag("-l", "--label", about="Refused: the server grants labels, with `invite "
+                           "-l`.", metavar="K=V", multiple=True, advanced=True),
     "foreground": _flag("--foreground", about="Stay in this terminal; Ctrl-C ends the worker.",
                         is_flag=True),
     "at_once": _flag("--now", about="Do not wait for jobs that run: they are lost.",
