@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Iterator
 
@@ -18,6 +19,8 @@ settings.register_profile(
 )
 settings.load_profile("suite")
 
+BEGAN_IN = os.getcwd()
+
 
 def pytest_configure() -> None:
     """What the tests start is interrupted and hung up by them, though whoever started the tests
@@ -29,6 +32,11 @@ def pytest_configure() -> None:
     ):
         if signal.getsignal(signum) == signal.SIG_IGN:
             signal.signal(signum, action)
+
+
+def pytest_runtest_teardown() -> None:
+    """Parts of a supervisor that a test runs in this process go to `/`; the next test does not."""
+    os.chdir(BEGAN_IN)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
