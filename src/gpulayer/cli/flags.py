@@ -68,8 +68,8 @@ def spec_from(
     said["env"] = _env(flags["env"], flags["env_file"])
     said["secrets"] = flags["secret"]
     said["outputs"] = list(flags["outputs"])
-    said["requirements"] = requirements_of(flags["requirement"], os.getcwd())
-    return spec_of(workload, with_header(workload, said, os.getcwd()))
+    said["requirements"] = requirements_of(flags["requirement"])
+    return spec_of(workload, with_header(workload, said))
 
 
 def server_for(flags: Mapping[str, Any]) -> Elsewhere | None:

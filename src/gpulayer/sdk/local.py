@@ -99,8 +99,9 @@ def start(places: Places) -> None:
 def stop(places: Places, *, force: bool = False) -> bool:
     """End the plane, its agent and its supervisor; whether there was anything to end.
 
-    Refused by the plane while jobs run, unless `force`. Returns when all are gone, but for what a
-    client has started meanwhile: that is left to it.
+    Refused by the plane while jobs run, unless `force`. Returns when all are gone. A plane that
+    came meanwhile, as heir of the one that was told or because a client asked for one, is told
+    too; where others keep starting them, one may be left.
     """
     from gpulayer.sdk.processes import end, running, wake
     from gpulayer.sdk.siblings import dismiss
@@ -108,7 +109,7 @@ def stop(places: Places, *, force: bool = False) -> bool:
     if not running(places):
         return False
     wake(places)
-    for is_last in (False, False, True):
+    for is_last in (False, False, False, True):
         try:
             _stop_plane(places, force=force)
         except GPULayerError as error:
@@ -119,9 +120,10 @@ def stop(places: Places, *, force: bool = False) -> bool:
         if not _is_left_over(places):
             break
     else:
-        dismiss(places)
-        if not answers(places.supervisor_socket):
-            end(places, "supervisor")
+        if not answers(places.plane_socket):
+            dismiss(places)
+            if not answers(places.supervisor_socket):  # else a job runs
+                end(places, "supervisor")
     _empty(places)
     return True
 
@@ -138,16 +140,14 @@ def _stop_plane(places: Places, *, force: bool) -> None:
 
 
 def _is_left_over(places: Places) -> bool:
-    """Whether agent or supervisor stay without a plane; a moment is theirs to leave. Beside a new
-    plane they are no longer ours to end: it may have accepted a job."""
+    """Whether another plane is there, or what belonged to one stays; a moment is theirs to leave.
+    Beside a plane they are not ours to end: it may have accepted a job."""
     from gpulayer.sdk.processes import running
 
     clock = SystemClock()
     deadline = clock.monotonic() + LEAVE_SECONDS
-    while kinds := {kind for kind, _ in running(places)}:
-        if "plane" in kinds:
-            return False
-        if clock.monotonic() >= deadline:
+    while running(places):
+        if answers(places.plane_socket) or clock.monotonic() >= deadline:
             return True
         look_again()
     return False

@@ -5,7 +5,8 @@ supervisor are started, and only then is the web stack imported: clients already
 listener's backlog. One line into descriptor 3 tells the starter how it went. A candidate that finds
 the home held waits until its holder answers, and ends well.
 
-With `--takeover` everything is imported first, and the seat is asked for (`sdk.handover`).
+With `--takeover` everything is imported first, and the seat is asked for (`sdk.handover`); where
+nobody has it, nothing is started.
 """
 
 from __future__ import annotations
@@ -38,6 +39,8 @@ def main() -> None:
     places, flags = Places.from_argv(words[:4]), words[4:]
     try:
         claim = _claim(places) if "--takeover" in flags else None
+        if claim is None and "--takeover" in flags:
+            return  # it has been stopped meanwhile, and nobody asks for another
         seat = claim.receive() if claim is not None else None
         if seat is None:
             claim = None

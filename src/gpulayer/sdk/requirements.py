@@ -22,8 +22,9 @@ HEADER_BYTES = 1 << 20
 """A script is looked through so far."""
 
 
-def requirements_of(texts: Sequence[str], folder: str) -> list[str]:
-    """Of `-r`: each is a requirement, or a file of them. Raises UsageError, `file-not-found`."""
+def requirements_of(texts: Sequence[str], folder: str = "") -> list[str]:
+    """Of `-r`: each is a requirement, or a file of them; `folder` instead of this process's own,
+    which may be gone. Raises UsageError, `file-not-found`."""
     found: list[str] = []
     for text in texts:
         path = os.path.join(folder, text)
@@ -42,7 +43,7 @@ def _names_a_file(text: str) -> bool:
 
 
 def with_header(
-    workload: Mapping[str, Any], options: Mapping[str, Any], folder: str
+    workload: Mapping[str, Any], options: Mapping[str, Any], folder: str = ""
 ) -> dict[str, Any]:
     """The options of a job, with what the header of its script (PEP 723) adds to them."""
     script = _script(workload)

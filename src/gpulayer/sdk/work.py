@@ -29,4 +29,4 @@ def spec_for(work: Sequence[str] | Mapping[str, Any], options: Mapping[str, Any]
 
 
 def _described(workload: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
-    return spec_of(workload, with_header(workload, options, os.getcwd()))
+    return spec_of(workload, with_header(workload, options))
