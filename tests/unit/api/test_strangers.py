@@ -66,7 +66,8 @@ def test_a_head_that_never_ends_is_ended() -> None:
 
 
 def test_a_head_that_drips_is_ended_all_the_same() -> None:
-    """Each byte comes in time, the head does not."""
+    """Each byte comes in time, the head does not. What is sent while it is ended may cost it the
+    answer (RFC 9112, 9.6), and never the end."""
 
     async def story(connect) -> None:  # type: ignore[no-untyped-def]
         reader, writer = await connect()
@@ -76,7 +77,11 @@ def test_a_head_that_drips_is_ended_all_the_same() -> None:
             if not writer.is_closing():
                 writer.write(b"X: y\r\n")
             await asyncio.wait((answer,), timeout=0.05)
-        assert answer.result().startswith(b"HTTP/1.1 408")
+        try:
+            said = answer.result()
+        except ConnectionResetError:
+            return
+        assert said.startswith(b"HTTP/1.1 408")
 
     told(Limits(header_seconds=0.5, header_bytes=1 << 20), story)
 
