@@ -106,6 +106,7 @@ def stop(places: Places, *, force: bool = False) -> bool:
     from gpulayer.sdk.processes import end, running, wake
     from gpulayer.sdk.siblings import dismiss
 
+    _until_born(places)
     if not running(places):
         return False
     wake(places)
@@ -126,6 +127,20 @@ def stop(places: Places, *, force: bool = False) -> bool:
                 end(places, "supervisor")
     _empty(places)
     return True
+
+
+def _until_born(places: Places) -> None:
+    """Return once nobody starts a plane, or after a while. One between its fork and its exec is
+    found by nobody; it holds its starter's lock till then, though the starter may have ended."""
+    try:
+        lock = os.open(places.start_lock, os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return  # nobody ever has
+    clock = SystemClock()
+    deadline = clock.monotonic() + POLITE_SECONDS
+    while not _taken(lock) and clock.monotonic() < deadline:
+        look_again()
+    os.close(lock)
 
 
 def _stop_plane(places: Places, *, force: bool) -> None:
