@@ -174,7 +174,7 @@ class EndBeforeLog(Agent):
     """The end of a task is told before the plane has all of its log."""
 
     def handle(self, event: heard.Event, now: float) -> list[say.Instruction]:
-        for slot in self.slots:
+        for slot in self.slots.all:
             if slot.exit is not None:
                 slot.log.wanted = False
         return super().handle(event, now)
@@ -186,7 +186,7 @@ class SaysItOnce(Agent):
     def _session_over(self, now: float) -> None:
         told = {slot.task_id: slot.exit_sent for slot in self.slots}
         super()._session_over(now)
-        for slot in self.slots:
+        for slot in self.slots.all:
             slot.exit_sent = told[slot.task_id] and 1e9
 
 

@@ -110,7 +110,7 @@ class Driver:
     def held(self) -> frozenset[str]:
         """The tasks of this moment."""
         with self._lock:
-            return frozenset(slot.task_id for slot in self._agent.slots)
+            return frozenset(slot.task_id for slot in self._agent.slots.all)
 
     def post(self, event: heard.Event) -> None:
         """Bring a fact. Safe from any thread."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from gpulayer.clock import Clock, Ids
 from gpulayer.contracts.ids import LOCAL_WORKER
-from gpulayer.contracts.keeping import TIDY_SECONDS
+from gpulayer.contracts.keeping import TIDY_SECONDS, WORKSPACE_BYTES
 from gpulayer.worker.agent import Agent
 from gpulayer.worker.artifact_cache import ArtifactCache
 from gpulayer.worker.channel import WorkerChannel
@@ -167,7 +167,8 @@ class Worker:
         assert driver is not None
         while not driver.left.wait(TIDY_SECONDS):
             try:
-                leftovers.sweep(self._outside.tasks, driver.held(), self._clock.now())
+                held, now = driver.held(), self._clock.now()
+                leftovers.sweep(self._outside.tasks, held, now, WORKSPACE_BYTES)
                 self._cache.tidy()
                 self._environments.trim()
             except OSError as error:  # the next time again

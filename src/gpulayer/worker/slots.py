@@ -9,7 +9,7 @@ has no attempt left runs on. `silent` tasks are nobody's: they are ended and nev
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -140,9 +140,6 @@ class Slots:
         self._slots: dict[str, Slot] = {}
         self.all: tuple[Slot, ...] = ()
         """A new one with every task that comes or goes: who walks it sees those of one moment."""
-
-    def __iter__(self) -> Iterator[Slot]:
-        return iter(self.all)
 
     def __len__(self) -> int:
         return len(self._slots)

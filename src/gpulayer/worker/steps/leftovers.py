@@ -11,24 +11,25 @@ from gpulayer.worker import room
 from gpulayer.worker.steps import plan, workspace
 
 
-def sweep(
-    folder: str, known: Container[str], now: float, most_bytes: int = keeping.WORKSPACE_BYTES
-) -> int:
+def sweep(folder: str, known: Container[str], now: float, most_bytes: int | None = None) -> int:
     """Remove the folders of tasks that are not `known`; how many. One whose workspace holds
-    something goes once it is old, or all of them hold too much. A task is known before its folder
-    is made."""
+    something goes once it is old, or all of them hold more than `most_bytes`, for which every file
+    is looked at. A task is known before its folder is made."""
     try:
         with os.scandir(folder) as entries:
             found = [e for e in entries if _is_of_a_task(e) and e.name not in known]
     except FileNotFoundError:
         return 0  # the home was deleted
-    kept = [entry for entry in found if _is_kept(entry, now)]
-    left = room.at_most(folder, most_bytes, keeping.WORKSPACE_DISK_PART)
-    for entry in sorted(kept, key=_ended_at, reverse=True):
-        left -= room.held(entry.path)
-        if left < 0:
-            kept.remove(entry)
-    doomed = [entry for entry in found if entry not in kept]
+    kept: list[os.DirEntry[str]] = []
+    doomed: list[os.DirEntry[str]] = []
+    for entry in found:
+        (kept if _is_kept(entry, now) else doomed).append(entry)
+    if most_bytes is not None:
+        left = room.at_most(folder, most_bytes, keeping.WORKSPACE_DISK_PART)
+        for entry in sorted(kept, key=_ended_at, reverse=True):
+            left -= room.held(entry.path)
+            if left < 0:
+                doomed.append(entry)
     for entry in doomed:
         workspace.remove(entry.path)
     return len(doomed)
