@@ -6,11 +6,11 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import pytest
 
-from tests.support.local_home import SECONDS, LocalHome
+from tests.support.local_home import LocalHome
 
 pytestmark = pytest.mark.e2e
 
@@ -33,7 +33,7 @@ def crowded(home: LocalHome, *works: Callable[[Callable[..., Done[bytes]]], list
     working = [threading.Event() for _ in works]
 
     def cli(*words: str, stdin: bytes = b"") -> Done[bytes]:
-        return typed(home, [sys.executable, "-m", "gpulayer", *words], stdin)
+        return home.typed(sys.executable, "-m", "gpulayer", *words, input=stdin)
 
     def work(number: int) -> None:
         try:
@@ -59,18 +59,6 @@ def crowded(home: LocalHome, *works: Callable[[Callable[..., Done[bytes]]], list
     assert cli("stop").returncode == 0
     assert home.strays() == []
     return wrong
-
-
-def typed(home: LocalHome, line: Sequence[str], stdin: bytes = b"") -> Done[bytes]:
-    return subprocess.run(
-        line,
-        env=home.environ,
-        cwd=home.work,
-        input=stdin,
-        capture_output=True,
-        timeout=SECONDS,
-        check=False,
-    )
 
 
 def unlike(done: Done[bytes], text: str) -> list[Done[bytes]]:
@@ -111,7 +99,7 @@ def test_stopping_while_others_stay_with_their_jobs_ends_none_of_them() -> None:
 def test_stopping_while_others_queue_jobs_ends_none_of_them() -> None:
     def program(cli: object) -> list[Done[bytes]]:
         texts = [f"p{number}" for number in range(JOBS)]
-        done = typed(home, [sys.executable, "-c", SUBMITTED, *texts])
+        done = home.typed(sys.executable, "-c", SUBMITTED, *texts)
         return unlike(done, "\n".join(texts))
 
     with LocalHome() as home:

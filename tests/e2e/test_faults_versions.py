@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-import sys
 import threading
 from pathlib import Path
 
@@ -44,15 +43,7 @@ def test_a_newer_client_replaces_the_plane_under_load(newer: str) -> None:
         def work(tree: str, name: str) -> None:
             for number in range(8):
                 text = f"{name}{number}"
-                done = subprocess.run(
-                    [sys.executable, "-m", "gpulayer", "run", "--", "echo", text],
-                    env=home.environ | {"PYTHONPATH": tree},
-                    cwd=home.work,
-                    stdin=subprocess.DEVNULL,
-                    capture_output=True,
-                    timeout=SECONDS,
-                    check=False,
-                )
+                done = home.run("echo", text, env=home.environ | {"PYTHONPATH": tree})
                 if (done.returncode, done.stdout) != (0, f"{text}\n".encode()):
                     wrong.append(done)
 

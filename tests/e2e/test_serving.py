@@ -33,16 +33,7 @@ def home() -> Iterator[Served]:
 
 
 def cli(home: Served, *words: str, code: int = 0) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(
-        [sys.executable, "-m", "gpulayer", *words],
-        env=home.environ,
-        cwd=home.work,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=SECONDS,
-        check=False,
-    )
+    done = home.typed(sys.executable, "-m", "gpulayer", *words, text=True)
     assert done.returncode == code, done
     return done
 

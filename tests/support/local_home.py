@@ -74,14 +74,16 @@ class LocalHome:
 
     def run(self, *command: str, check: int | None = None, **how: Any) -> Any:
         """`run -- command` to its end; a CompletedProcess with bytes."""
+        done = self.typed(*RUN, *command, **how)
+        assert check is None or done.returncode == check, done
+        return done
+
+    def typed(self, *words: str, **how: Any) -> Any:
+        """A whole line in a terminal of this home, to its end; a CompletedProcess with bytes."""
         how = {"stdin": subprocess.DEVNULL, "cwd": self.work, "env": self.environ, **how}
         if "input" in how:
             del how["stdin"]
-        done = subprocess.run(
-            [*RUN, *command], capture_output="stdout" not in how, timeout=SECONDS, **how
-        )
-        assert check is None or done.returncode == check, done
-        return done
+        return subprocess.run(words, capture_output="stdout" not in how, timeout=SECONDS, **how)
 
     def popen(self, *command: str, **how: Any) -> subprocess.Popen[bytes]:
         """`run -- command`, begun."""

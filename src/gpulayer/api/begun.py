@@ -14,6 +14,7 @@ import hashlib
 import os
 import re
 import tempfile
+from pathlib import Path
 
 from gpulayer.contracts.principals import Principal
 from gpulayer.errors import RefusedError, UsageError
@@ -74,7 +75,7 @@ class Upload:
         if offset > have:
             os.close(self._fd)
             if not have:
-                _unlink(path)
+                Path(path).unlink(missing_ok=True)
             raise RefusedError(
                 "not-allowed",
                 f"the upload goes on at byte {offset:,}, and {have:,} of its bytes are here",
@@ -89,7 +90,7 @@ class Upload:
     def __exit__(self, *error: object) -> None:
         os.close(self._fd)
         if self._begun.is_latest(self) and self.size < WORTH_BYTES:
-            _unlink(self.path)
+            Path(self.path).unlink(missing_ok=True)
         self._begun.ended(self)
 
     def write(self, data: bytes) -> None:
@@ -120,10 +121,3 @@ class Upload:
 def _of(principal: Principal) -> str:
     who = principal.worker_id or principal.owner
     return hashlib.sha256(who.encode()).hexdigest()[:16]
-
-
-def _unlink(path: str) -> None:
-    try:
-        os.unlink(path)
-    except FileNotFoundError:
-        pass

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
 FREE_BYTES = 1 << 30
 """Less free space than this is worth a word."""
-ANSWER_SECONDS = 10.0
-"""Longest silence of a supervisor that is not stopped."""
 CONTAINMENT = {
     "cgroup": "a cgroup for each task: nothing of it can get away",
     "keeper": "a keeper process for each task (no writable cgroup here)",
@@ -142,12 +140,12 @@ def _ask_supervisor(
 ) -> dict[str, Any]:
     """Its answer to `op`, or to the greeting; empty where there is none."""
     from gpulayer.runtime import frames
+    from gpulayer.sdk.siblings import greeted
 
     if not any(entry["kind"] == "supervisor" and "note" not in entry for entry in processes):
         return {}
     try:
-        with frames.connect(places.supervisor_socket, timeout=ANSWER_SECONDS) as connection:
-            hello = connection.greet("client", _version.__version__, timeout=ANSWER_SECONDS)
+        with greeted(places) as (connection, hello):
             return hello if op is None else connection.call(op)
     except (OSError, EOFError, frames.Refused, frames.ProtocolError):
         return {}

@@ -25,13 +25,12 @@ from gpulayer.runtime import daemon, frames
 from gpulayer.sdk import enrolment, processes
 from gpulayer.sdk.joined import KINDS, Facts, Joined, environment_for_jobs
 from gpulayer.sdk.servers import Server
+from gpulayer.sdk.siblings import ANSWER_SECONDS, greeted
 
 START_SECONDS = 30.0
 """Longest wait for the first registration; the worker goes on trying after it."""
 LOOK_SECONDS = 0.25
 """How often a worker that leaves looks whether its jobs have ended."""
-ANSWER_SECONDS = 10.0
-"""Longest silence of its supervisor before it is asked anew."""
 
 
 def join(joined: Joined, address: Address, code: str, name: str | None, python: str) -> Facts:
@@ -153,8 +152,7 @@ def _until_idle(
 def _tasks(joined: Joined, answer_seconds: float) -> int | None:
     """None: it is there, and does not say."""
     try:
-        with frames.connect(joined.places.supervisor_socket, timeout=answer_seconds) as supervisor:
-            supervisor.greet("client", "", timeout=answer_seconds)
+        with greeted(joined.places, answer_seconds) as (supervisor, _):
             return len(supervisor.call("list")["tasks"])
     except (TimeoutError, BlockingIOError):  # a busy machine, a full backlog
         return None

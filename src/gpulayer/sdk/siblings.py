@@ -6,15 +6,21 @@ answers is called later, when there is time to wait for the process to have left
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
+from gpulayer._version import __version__
 from gpulayer.runtime import daemon
 from gpulayer.sdk.places import Places
+
+if TYPE_CHECKING:
+    from gpulayer.runtime.frames import Connection
 
 Started = Callable[[], object]
 
 ANSWER_SECONDS = 10.0
-"""Longest silence of a supervisor that is asked to leave."""
+"""Longest silence of a supervisor that is not stopped."""
 
 
 def start_plane(places: Places, told: int, *flags: str) -> None:
@@ -44,6 +50,18 @@ def begin_supervisor(places: Places, owner: int | None = None) -> Started:
     return _begin("gpulayer.runtime.supervisor", "supervisor", places, argv, *fds, site=False)
 
 
+@contextmanager
+def greeted(
+    places: Places, answer_seconds: float = ANSWER_SECONDS
+) -> Iterator[tuple[Connection, dict[str, Any]]]:
+    """The supervisor of this home as it is, and its answer to a greeting; nobody is waited for and
+    nothing started. OSError and EOFError where it is not there, TimeoutError where it is silent."""
+    from gpulayer.runtime import frames
+
+    with frames.connect(places.supervisor_socket, timeout=answer_seconds) as supervisor:
+        yield supervisor, supervisor.greet("client", __version__, timeout=answer_seconds)
+
+
 def dismiss(places: Places) -> None:
     """End the agent, which keeps no state, and the supervisor if it has no task. For a plane that
     cannot start: nobody else would."""
@@ -52,8 +70,7 @@ def dismiss(places: Places) -> None:
 
     processes.end(places, "agent")
     try:
-        with frames.connect(places.supervisor_socket, timeout=ANSWER_SECONDS) as supervisor:
-            supervisor.greet("client", "", timeout=ANSWER_SECONDS)
+        with greeted(places) as (supervisor, _):
             supervisor.call("quit")
     except (OSError, EOFError, frames.Refused):
         pass  # it has work, or is not there
