@@ -184,7 +184,7 @@ class SaysItOnce(Agent):
     """An end whose report was lost is not told again."""
 
     def _session_over(self, now: float) -> None:
-        told = {slot.task_id: slot.exit_sent for slot in self.slots}
+        told = {slot.task_id: slot.exit_sent for slot in self.slots.all}
         super()._session_over(now)
         for slot in self.slots.all:
             slot.exit_sent = told[slot.task_id] and 1e9
