@@ -23,7 +23,7 @@ from gpulayer.cli.table import FLAGS, VERBS, Flag, Verb
 from gpulayer.contracts import keeping, limits, schema
 from gpulayer.contracts.notyet import _VALUES as NOT_YET
 from gpulayer.contracts.states import JOB_TRANSITIONS, TASK_TRANSITIONS
-from gpulayer.errors import SLUGS
+from gpulayer.slugs import SLUGS
 
 REFERENCE = Path(__file__).parent / "reference"
 MADE = "<!-- Made by docs/generate.py. Change the code, then run it. -->\n"

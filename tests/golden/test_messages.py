@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gpulayer.errors import SLUGS
+from gpulayer.slugs import SLUGS
 from tests.golden.elsewhere import ELSEWHERE, NOT_BY_A_LINE
 from tests.support.lines import refusal
 from tests.support.local_home import LocalHome

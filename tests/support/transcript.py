@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from gpulayer.errors import SLUGS
+from gpulayer.slugs import SLUGS
 from tests.support.local_home import SECONDS, LocalHome
 
 PIECE = re.compile(r"^\$ ", re.MULTILINE)

@@ -6,14 +6,8 @@ import traceback
 
 import pytest
 
-from gpulayer.errors import (
-    SLUGS,
-    GPULayerError,
-    Problem as Fault,
-    SpecError,
-    UsageError,
-    error_from_json,
-)
+from gpulayer.errors import GPULayerError, Problem as Fault, SpecError, UsageError
+from gpulayer.slugs import SLUGS, error_from_json
 
 
 def test_a_plain_traceback_shows_why_and_what_mends_it() -> None:

@@ -32,7 +32,8 @@ from gpulayer.api.listener import PRIVATE
 from gpulayer.api.routes import ROUTES, Route
 from gpulayer.contracts.messages import WIRE
 from gpulayer.control_plane.wakeups import Wakeups
-from gpulayer.errors import SLUGS, GPULayerError, RefusedError, UsageError
+from gpulayer.errors import GPULayerError, RefusedError, UsageError
+from gpulayer.slugs import SLUGS
 
 LOG = logging.getLogger("gpulayer.api")
 

@@ -20,7 +20,8 @@ from typing import Any, BinaryIO
 from gpulayer._version import WIRE, __version__
 from gpulayer.api.endpoints import Endpoint, Unix
 from gpulayer.api.http1 import Connection
-from gpulayer.errors import GPULayerError, RefusedError, UnreachableError, error_from_json
+from gpulayer.errors import GPULayerError, RefusedError, UnreachableError
+from gpulayer.slugs import error_from_json
 
 BUSY_SECONDS = 60.0
 """How long a plane that answers 429 is asked again."""

@@ -7,7 +7,8 @@ import click
 from gpulayer.cli import render
 from gpulayer.cli.pages import PAGES, REASONS
 from gpulayer.cli.table import VERBS
-from gpulayer.errors import SLUGS, NotFoundError
+from gpulayer.errors import NotFoundError
+from gpulayer.slugs import SLUGS
 
 _ALIASES = {verb.name: verb.alias_of for verb in VERBS}
 

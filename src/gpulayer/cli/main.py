@@ -15,7 +15,8 @@ from gpulayer import _version
 from gpulayer.cli import render
 from gpulayer.cli.session import Asked, whole_line
 from gpulayer.cli.table import LATER_FLAGS, OTHER_WORDS, VERBS, Verb
-from gpulayer.errors import SLUGS, GPULayerError, RefusedError, StorageError, UsageError
+from gpulayer.errors import GPULayerError, RefusedError, StorageError, UsageError
+from gpulayer.slugs import SLUGS
 
 RUN_VERBS = frozenset({"run", "launch", "map", "wait"})
 """Their exit code is the workload's, so their own failures use 125 and up, as docker's do."""

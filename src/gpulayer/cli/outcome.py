@@ -10,7 +10,8 @@ from gpulayer.api.paths import job_path
 from gpulayer.api.wire import Wire
 from gpulayer.cli import render
 from gpulayer.contracts.durations import duration_text
-from gpulayer.errors import SLUGS, GPULayerError, SchedulingError
+from gpulayer.errors import GPULayerError, SchedulingError
+from gpulayer.slugs import SLUGS
 
 LOOKED_THROUGH = 4 << 20
 """Bytes of log that are read for its telling line; a longer log is left alone."""

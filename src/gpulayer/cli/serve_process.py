@@ -16,12 +16,13 @@ from gpulayer.cli import render
 from gpulayer.clock import SystemClock, SystemIds
 from gpulayer.contracts.principals import LOCAL, CredentialKind, Role
 from gpulayer.control_plane.enrolment import Grant
-from gpulayer.errors import SLUGS, GPULayerError, RefusedError
+from gpulayer.errors import GPULayerError, RefusedError
 from gpulayer.runtime import daemon, hardening
 from gpulayer.sdk import certificate, listening, local, siblings
 from gpulayer.sdk.handover import take_seat
 from gpulayer.sdk.places import Places
 from gpulayer.sdk.plane_host import Front, Kind, PlaneHost
+from gpulayer.slugs import SLUGS
 
 if TYPE_CHECKING:
     from gpulayer.sdk.wiring import Wired

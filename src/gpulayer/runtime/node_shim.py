@@ -48,7 +48,7 @@ _OURS = 125
 
 
 class JoinError(Exception):
-    """The nodes did not meet. `slug` is one of `gpulayer.errors`."""
+    """The nodes did not meet. `slug` is one of `gpulayer.slugs`."""
 
     def __init__(self, slug: str, message: str) -> None:
         super().__init__(message)

@@ -14,7 +14,6 @@ from typing import Any
 
 from gpulayer.contracts.durations import duration_text
 from gpulayer.errors import (
-    SLUGS,
     GPULayerError,
     JobCancelledError,
     JobFailedError,
@@ -24,6 +23,7 @@ from gpulayer.errors import (
     SchedulingError,
 )
 from gpulayer.sdk import mending
+from gpulayer.slugs import SLUGS
 
 _SLUG_OF_REASON = {
     "not_found": "command-not-found",

@@ -21,9 +21,10 @@ import sys
 from gpulayer._version import __version__, ordered
 from gpulayer.api.wire import Wire
 from gpulayer.clock import SystemClock
-from gpulayer.errors import GPULayerError, RefusedError, UnreachableError, error_from_json
+from gpulayer.errors import GPULayerError, RefusedError, UnreachableError
 from gpulayer.sdk.places import Places
 from gpulayer.sdk.waiting import look_again, unreachable
+from gpulayer.slugs import error_from_json
 
 START_SECONDS = 20.0
 """Longest wait for a plane that somebody is starting."""

@@ -19,8 +19,9 @@ from queue import SimpleQueue
 from typing import Any
 
 from gpulayer.clock import Clock
-from gpulayer.errors import SLUGS, GPULayerError, NotFoundError, RefusedError
+from gpulayer.errors import GPULayerError, NotFoundError, RefusedError
 from gpulayer.runtime import frames
+from gpulayer.slugs import SLUGS
 from gpulayer.worker import events as heard, instructions as say
 from gpulayer.worker.agent import Agent
 from gpulayer.worker.channel import WorkerChannel

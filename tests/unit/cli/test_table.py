@@ -14,7 +14,7 @@ from gpulayer.cli.pages import PAGES, REASONS
 from gpulayer.cli.table import FLAGS, VERBS, Verb
 from gpulayer.contracts.states import Reason
 from gpulayer.control_plane.settings import Settings
-from gpulayer.errors import SLUGS
+from gpulayer.slugs import SLUGS
 from tests.support.lines import refusal
 
 SHOWN = [verb for verb in VERBS if verb.alias_of is None]

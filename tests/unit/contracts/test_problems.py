@@ -8,7 +8,8 @@ import pytest
 
 from gpulayer.contracts import validate_spec
 from gpulayer.contracts.problems import dotted
-from gpulayer.errors import SpecError, error_from_json
+from gpulayer.errors import SpecError
+from gpulayer.slugs import error_from_json
 from tests.unit.contracts.specs import ARTIFACT, command, distributed, only_problem, refusal
 
 

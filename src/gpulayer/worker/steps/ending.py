@@ -12,8 +12,9 @@ from typing import Any
 from gpulayer.contracts.fitting import fitted
 from gpulayer.contracts.messages import Exit
 from gpulayer.contracts.states import Reason, TaskState
-from gpulayer.errors import SLUGS, GPULayerError, UsageError
+from gpulayer.errors import GPULayerError, UsageError
 from gpulayer.runtime import exits, frames, rank_shim
+from gpulayer.slugs import SLUGS
 
 RESULT_FILE_BYTES = 4 << 20
 """More than a runner ever writes."""
