@@ -14,9 +14,13 @@ import pytest
 from tests.support.local_home import SECONDS, LocalHome
 from tests.support.packages import BasePython, Packages
 from tests.support.served import Served
+from tests.unit.worker.test_environment_files import lock
 
 pytestmark = pytest.mark.e2e
 
+LOCKED = (
+    '[project]\nname = "p"\nversion = "1"\nrequires-python = ">=3.8"\ndependencies = ["gamma"]\n'
+)
 SHOW = "import sys, gamma, alpha; print(gamma.version, alpha.version, sys.prefix)"
 
 
@@ -105,6 +109,29 @@ def test_the_header_of_a_script_and_a_file_of_requirements_say_it_too(terminal: 
     ):
         done = terminal.gpulayer("run", *words)
         assert done.stdout.startswith("1.0 1.0 "), done
+
+
+def test_a_project_has_what_its_lock_says(terminal: Terminal) -> None:
+    lock(terminal.work, terminal.environ, LOCKED)
+    done = terminal.gpulayer("run", "-r", "uv.lock", "--", "python", "-c", SHOW)
+    assert done.stdout.startswith("1.0 1.0 "), done
+    assert terminal.job()["spec"]["environment"] == {"file": "uv.lock"}
+    done = terminal.gpulayer("run", "--source", ".", "-r", "uv.lock", "--", "python", "-c", SHOW)
+    assert done.stdout.startswith("1.0 1.0 "), done
+    [source, step] = terminal.job()["preparation"]["steps"]
+    assert (source["name"], step["note"]) == ("source", "reused")
+
+
+def test_a_lock_that_was_not_sent_is_missed_by_its_name(terminal: Terminal) -> None:
+    spec = {
+        "workload": {"kind": "command", "command": ["true"]},
+        "environment": {"file": "sub/uv.lock"},
+    }
+    (terminal.work / "job.json").write_text(json.dumps(spec))
+    job = terminal.gpulayer("submit", "-q", "-f", "job.json").stdout.strip()
+    done = terminal.gpulayer("wait", job)
+    assert done.returncode == 126, done
+    assert "sub/pyproject.toml cannot be read: No such file" in done.stderr
 
 
 def test_a_function_has_what_it_requires(terminal: Terminal) -> None:
@@ -215,6 +242,12 @@ def test_a_worker_that_joined_installs_by_its_own_settings_and_tells_no_login(
     job = required(served, "gamma")
     assert (job["state"], job["worker"]) == ("succeeded", "lab"), job
     assert [step["note"] for step in job["preparation"]["steps"]] == ["built by uv"]
+    lock(terminal.work, terminal.environ, LOCKED)
+    assert terminal.gpulayer("login", served.login).returncode == 0
+    done = terminal.gpulayer("run", "-r", "uv.lock", "--", "python", "-c", SHOW)
+    assert done.stdout.startswith("1.0 1.0 "), done
+    words = ["--source", "none", "-r", "uv.lock", "--", "true"]
+    assert "--source none sends none" in terminal.gpulayer("run", *words).stderr
     del terminal.environ["UV_CONFIG_FILE"]
     terminal.environ["UV_DEFAULT_INDEX"] = f"http://{login}@127.0.0.1:1/simple"
     assert terminal.gpulayer("join").returncode == 0

@@ -32,6 +32,13 @@ def packed(
     from gpulayer.sdk.places import Places
 
     said = source or (None if server is not None else NONE)
+    file = (spec.get("environment") or {}).get("file")
+    if file and server is not None and source == NONE:
+        raise UsageError(
+            "usage",
+            f"-r {file} goes along with the folder, and --source none sends none",
+            hint="--source .",
+        )
     return pack(spec, source=said, inputs=inputs, places=Places.find())
 
 

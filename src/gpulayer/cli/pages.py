@@ -23,10 +23,13 @@ Inside a job: GPULAYER_JOB_ID, GPULAYER_ATTEMPT, GPULAYER_INPUT_DIR, GPULAYER_OU
 GPULAYER_WORKSPACE, and GPULAYER_FENCE, by which its processes are known.""",
     "requirements": """What a job needs installed: -r FILE or -r 'einops>=0.8', requirements=[...],
 environment.requirements in a job file, or the PEP 723 header of `python SCRIPT`.
-Each is one requirement by name (PEP 508). Refused, with the line: options (-e, -r,
---index-url, --hash), addresses and paths, for they would let a job choose where code comes
-from. That is for the machine that runs it: UV_INDEX_URL, PIP_INDEX_URL, uv.toml, pip.conf;
-for a job here, the terminal's variables.
+FILE is a requirements file, or a lock: uv.lock or pyproject.toml (with the uv.lock beside it),
+pylock.toml, a requirements file with hashes. A lock is used as it is and never solved again; it
+goes along with the folder, as environment.file.
+Refused, with the line: options (-e, -r, --index-url), addresses and paths, for they would let a
+job choose where code comes from. That is for the machine that runs it: UV_INDEX_URL,
+PIP_INDEX_URL, uv.toml, pip.conf; for a job here, the terminal's variables. A worker that has
+GPULAYER_REQUIREMENT_LINES=any in its environment lets options and addresses in a file pass.
 They are installed beside the packages of the job's own Python, never into it, once for all
 jobs that ask for the same. The time it takes is preparation and no part of the run.""",
     "roles": """Who may do what on a server; each role has what the one before it has.

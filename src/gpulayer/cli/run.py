@@ -152,5 +152,6 @@ def _until_recorded(wire: Wire, job_id: str) -> None:
 def _python(words: list[str], seen: world.World, spec: Mapping[str, Any]) -> str:
     """The interpreter, where the line begins with one, and what is installed for the job."""
     python = f"  {seen.interpreter.say()}" if words[0].startswith("python") else ""
-    needs = (spec.get("environment") or {}).get("requirements") or ()
+    environment = spec.get("environment") or {}
+    needs = [*environment.get("requirements", ()), *filter(None, [environment.get("file")])]
     return python + (f"  requires {', '.join(needs)}" if needs else "")

@@ -148,7 +148,7 @@ FLAGS: dict[str, Flag] = {
     "python": _flag("--python", about="Version of Python that the worker must have: '>=3.11'.",
                     metavar="SPEC", advanced=True),
     "requirement": _flag("-r", "--requirement", about="Install this for the job: a requirement, "
-                         "or a file of them.", metavar="REQ", multiple=True),
+                         "a file of them, or a lock.", metavar="REQ", multiple=True),
     # Where and when
     "on": _flag("--on", about="Where: here, any, a worker or LABEL=VALUE.", metavar="WHERE"),
     "target": _flag("--target", about="The same as --on.", metavar="WHERE", hidden=True),

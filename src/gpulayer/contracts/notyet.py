@@ -45,7 +45,6 @@ _VALUES: dict[str, Callable[[JobSpec], Any]] = {
     "placement.max_hourly_cost": lambda spec: spec.placement.max_hourly_cost,
     "placement.provisioning": lambda spec: spec.placement.provisioning,
     "after": lambda spec: spec.after,
-    "environment.file": lambda spec: spec.environment and spec.environment.file,
     "environment.preload": lambda spec: spec.environment and spec.environment.preload,
     "image": lambda spec: spec.image,
     "array": lambda spec: spec.array,

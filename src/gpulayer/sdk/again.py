@@ -45,8 +45,9 @@ def _flags(spec: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     for flag in ("profile", "python"):
         if wants.get(flag):
             yield flag, wants[flag]
-    if needs := (spec.get("environment") or {}).get("requirements"):
-        yield "requirement", list(needs)
+    environ = spec.get("environment") or {}
+    if needs := [*environ.get("requirements", ()), *filter(None, [environ.get("file")])]:
+        yield "requirement", needs
     if where.get("worker_ids"):
         yield "on", where["worker_ids"][0]
     for name, value in (where.get("worker_labels") or {}).items():

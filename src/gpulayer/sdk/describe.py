@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from gpulayer.contracts.durations import parse_duration, parse_gpus, parse_memory_gb
+from gpulayer.contracts.requirement_files import names_a_file
 from gpulayer.errors import UsageError
 
 OPTIONS = (
@@ -151,11 +152,22 @@ def _retry(said: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _environment(said: Mapping[str, Any]) -> dict[str, Any]:
-    found = {}
+    found: dict[str, Any] = {}
     for key in ("requirements", "preload"):
         if key in said:
             found[key] = [said[key]] if isinstance(said[key], str) else list(said[key])
-    return found
+    files = [need for need in found.get("requirements", ()) if names_a_file(need)]
+    if len(files) > 1:
+        raise UsageError(
+            "usage",
+            f"{' and '.join(files)}: a job may name one file that the worker reads",
+            why="two locks are two sets of versions",
+            hint="gpulayer help requirements",
+        )
+    if files:
+        found["file"] = files[0]
+        found["requirements"] = [need for need in found["requirements"] if need != files[0]]
+    return {key: value for key, value in found.items() if value}
 
 
 def _quantity(value: Any, read: Callable[[Any], Any]) -> Any:

@@ -20,6 +20,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from gpulayer.api.endpoints import Far, parse
+from gpulayer.contracts.requirement_files import ALLOW
 from gpulayer.errors import GPULayerError, StorageError
 from gpulayer.sdk.places import Places
 from gpulayer.sdk.seat import is_held
@@ -168,5 +169,10 @@ class Joined:
 
 def environment_for_jobs(environ: Mapping[str, str]) -> dict[str, Any]:
     """Of the terminal that joins, what its jobs may be given: what the worker's allow-list lets
-    through, and the secrets that they name. Nothing that speaks of GPUlayer itself."""
-    return {key: value for key, value in environ.items() if not key.startswith("GPULAYER_")}
+    through, and the secrets that they name. Nothing that speaks of GPUlayer itself, but for what a
+    builder of environments may do."""
+    return {
+        key: value
+        for key, value in environ.items()
+        if not key.startswith("GPULAYER_") or key == ALLOW
+    }

@@ -1,8 +1,8 @@
 """What of this machine travels with a job that runs elsewhere: its source, its inputs.
 
     with no word about it   a command brings the current folder where one of its words names
-                            something in it, else nothing; a function brings its own folder, or the
-                            package that it is in
+                            something in it, or `environment.file` does, else nothing; a function
+                            brings its own folder, or the package that it is in
     --source DIR | none     decides otherwise
     --input SRC[:PATH]      a file, a folder or an artifact, at $GPULAYER_INPUT_DIR/PATH
 
@@ -47,6 +47,8 @@ class Packed:
         made = {**spec, "workload": dict(spec["workload"])}
         if "source" in self.spec["workload"]:
             made["workload"]["source"] = self.spec["workload"]["source"]
+        if "environment" in self.spec:
+            made["environment"] = self.spec["environment"]
         if "inputs" in self.spec:
             made["inputs"] = self.spec["inputs"]
         return made
@@ -86,6 +88,8 @@ def pack(
         if where.root.startswith(ADDRESS):
             made["workload"]["source"] = where.root
         else:
+            if source is not None and not function and (spec.get("environment") or {}).get("file"):
+                made["environment"] = _inside(spec["environment"], folder, where.root)
             parcels.append(_built(where, without, seen, was_said=source is not None))
             made["workload"]["source"] = ADDRESS + parcels[0].digest
     given = [_input(text, folder, without, seen) for text in inputs]
@@ -123,13 +127,27 @@ def _source(
         return _Source(source if source.startswith(ADDRESS) else os.path.join(folder, source))
     workload = spec["workload"]
     if workload["kind"] == "command":
-        return _Source(folder) if _names_a_file(workload["command"], folder) else None
+        is_needed = (spec.get("environment") or {}).get("file")
+        return _Source(folder) if is_needed or _names_a_file(workload["command"], folder) else None
     if workload["kind"] == "distributed" and workload.get("entrypoint"):
         return _Source(folder)
     if function:
         return _of_function(workload, function)
     entrypoint = str(workload.get("entrypoint") or workload.get("function") or "")
     return _Source(folder) if _is_module(entrypoint.partition(":")[0], folder) else None
+
+
+def _inside(environment: Mapping[str, Any], folder: str, root: str) -> dict[str, Any]:
+    """Its file is named from the current folder, and read in the one that is sent."""
+    path = os.path.join(folder, environment["file"])
+    within = os.path.relpath(path, os.path.realpath(root))
+    if within.startswith(os.pardir):
+        raise UsageError(
+            "usage",
+            f"{environment['file']} is not in {root}, which is what is sent",
+            hint=f"--source {os.path.dirname(path)}",
+        )
+    return {**environment, "file": within}
 
 
 def _of_function(workload: Mapping[str, Any], function: Mapping[str, Any]) -> _Source | None:

@@ -1,7 +1,8 @@
 """What a job requires, from where people write it down: requirements files, PEP 723 headers.
 
-A spec holds single requirements (PEP 508), nothing else: no option, address or path. So a file is
-read here, line by line, and a line that is none is refused where it stands.
+A spec holds single requirements (PEP 508), and the name of one file that travels with the source. A
+file of plain requirements is read here, line by line, and a line that is none is refused where it
+stands. A lock is left to the worker: uv.lock, pylock.toml, a requirements file with hashes.
 """
 
 from __future__ import annotations
@@ -11,35 +12,43 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from gpulayer.contracts.requirement_files import (
+    ALLOW,
+    LOCK,
+    PLAIN_ENDS,
+    PROJECT,
+    is_pylock,
+    lines_of,
+    names_a_file,
+)
 from gpulayer.contracts.requirement_lines import MEND, requirement_fault
 from gpulayer.errors import NotFoundError, UsageError
 
 _HEADER = re.compile(r"(?m)^# /// (?P<type>[a-zA-Z0-9-]+)$\s(?P<content>(^#(| .*)$\s)+)^# ///$")
 """The regular expression that PEP 723 gives."""
-_FILE_ENDS = (".txt", ".in", ".toml", ".lock")
-_COMMENT = re.compile(r"(^|\s+)#.*$")
 HEADER_BYTES = 1 << 20
 """A script is looked through so far."""
 
 
 def requirements_of(texts: Sequence[str], folder: str = "") -> list[str]:
     """Of `-r`: each is a requirement, or a file of them; `folder` instead of this process's own,
-    which may be gone. Raises UsageError, `file-not-found`."""
+    which may be gone. A file that the worker is to read stays a name, which `is_file` knows. Raises
+    UsageError, `file-not-found`."""
     found: list[str] = []
     for text in texts:
         path = os.path.join(folder, text)
-        if os.path.isfile(path) or _names_a_file(text):
-            found += _lines(text, path)
+        if os.path.isfile(path) or is_file(text):
+            found += _lines(text, path, folder)
         else:
             _require(text, "-r")
             found.append(text)
     return found
 
 
-def _names_a_file(text: str) -> bool:
+def is_file(text: str) -> bool:
     """One that is not there must not be taken for a package: `requirements.txt` is a name too."""
     is_path = os.sep in text and "://" not in text and not text.startswith("-")
-    return is_path or text.endswith(_FILE_ENDS)
+    return is_path or names_a_file(text)
 
 
 def with_header(
@@ -97,28 +106,63 @@ def header_of(script: str, folder: str) -> Mapping[str, Any]:
     return header
 
 
-def _lines(name: str, path: str) -> Iterator[str]:
-    if not name.endswith((".txt", ".in")) and name.endswith(_FILE_ENDS):
+def _lines(name: str, path: str, folder: str) -> Iterator[str]:
+    base = os.path.basename(name)
+    if is_pylock(base) or base in (LOCK, PROJECT):
+        yield _inside(name, path, folder)
+        return
+    lines = list(lines_of(_text(name, path)))
+    is_plain = name.endswith(PLAIN_ENDS)
+    if not is_plain and (names_a_file(name) or any(line.hashes for line in lines)):
         raise UsageError(
             "usage",
-            f"-r {name}: only requirements files are read yet",
-            why="its own tool writes one: uv export --no-hashes --no-emit-project "
-            "-o requirements.txt",
+            f"-r {name} is called like none of the files that are read",
+            why=f"they are NAME.txt, NAME.in, {PROJECT}, {LOCK} and pylock.toml",
             hint="gpulayer help requirements",
         )
+    is_hashed = any(line.hashes for line in lines)
+    if os.environ.get(ALLOW) == "any" and name.endswith(PLAIN_ENDS):
+        yield _inside(name, path, folder)
+        return
+    for line in lines:
+        _require(line.text, f"{name}:{line.number}")
+        if is_hashed and not line.hashes:
+            raise UsageError(
+                "usage",
+                f"{name}:{line.number} is {line.text!r}, without its hash",
+                why="a file with hashes is a lock: each of its lines has a version and hashes",
+                hint="gpulayer help requirements",
+            )
+    if is_hashed:
+        yield _inside(name, path, folder)
+    else:
+        yield from (line.text for line in lines)
+
+
+def _text(name: str, path: str) -> str:
     try:
         with open(path, encoding="utf-8") as file:
-            lines = file.read().splitlines()
+            return file.read()
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or "it is not text"
         raise NotFoundError(
             "file-not-found", f"-r: {name} cannot be read: {why}", hint="ls"
         ) from None
-    for number, line in enumerate(lines, 1):
-        text = _COMMENT.sub("", line).strip()
-        if text:
-            _require(text, f"{name}:{number}")
-            yield text
+
+
+def _inside(name: str, path: str, folder: str) -> str:
+    """Its path in the folder, which is what travels."""
+    _text(name, path)
+    folder = os.path.abspath(folder)
+    within = os.path.relpath(os.path.abspath(path), folder)
+    if within.startswith(os.pardir):
+        raise UsageError(
+            "usage",
+            f"-r {name} is not in this folder",
+            why="a lock goes along with the folder that the job runs in",
+            hint=f"cd {os.path.dirname(os.path.abspath(path))}",
+        )
+    return within
 
 
 def _require(text: str, where: str) -> None:

@@ -191,7 +191,7 @@ def _told_steps(assignment: Assignment) -> dict[Callable[[TaskPlan], None], str]
         staging.source: ("source", spec["workload"].get("source")),
         staging.inputs: ("inputs", spec.get("inputs")),
         staging.stdin: ("stdin", spec.get("stdin")),
-        environment.provide: (environment.PHASE, environment.requirements(spec)),
+        environment.provide: (environment.PHASE, environment.is_asked(spec)),
     }
     return {step: name for step, (name, brought) in brings.items() if brought}
 

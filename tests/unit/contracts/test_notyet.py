@@ -17,7 +17,6 @@ DIRECT = {"kind": "distributed", "entrypoint": "train.py", "launcher": "direct"}
     [
         ({**command(), "workload": DIRECT}, ["workload.launcher"]),
         (command(after=[{"job": "a"}]), ["after"]),
-        (command(environment={"file": "a.txt"}), ["environment.file"]),
         (command(environment={"preload": ["a"]}), ["environment.preload"]),
         (command(image="a:b"), ["image"]),
         (command(array={"count": 1}), ["array"]),
@@ -43,7 +42,7 @@ def test_a_field_without_effect_is_named(data: Any, fields: list[str]) -> None:
     [
         command(),
         command(inputs=[], after=[], outputs=[], data=[], cache=False, reuse=False, image=None),
-        command(environment={"requirements": ["a"], "timeout_seconds": 5}),
+        command(environment={"requirements": ["a"], "file": "a.txt", "timeout_seconds": 5}),
         command(environment={}, array=None, placement={"provisioning": {}, "currency": "EUR"}),
         command(secrets=[{"name": "A"}, {"name": "B", "source": "file", "key": "/run/b"}]),
         command(resources={"accelerator": "gpu", "gpu_models": ["a100"]}, priority=5),

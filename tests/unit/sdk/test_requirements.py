@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from gpulayer.errors import GPULayerError
+from gpulayer.sdk.describe import spec_of
 from gpulayer.sdk.requirements import requirements_of, with_header
 
 HEADER = """#!/usr/bin/env python
@@ -46,7 +47,7 @@ def test_a_file_that_is_not_there_is_not_taken_for_a_package(tmp_path: Path) -> 
     [
         "-e .", "-r other.txt", "--index-url https://me:hunter22@evil/simple", "./wheel.whl",
         "evil @ https://me:hunter22@evil/x.whl", "evil @ file:///x", "git+https://evil/x.git",
-        "a --hash=sha256:00", "a==1; os.system('x')", "a \\",
+        "a==1; os.system('x')", "a \\",
     ],
 )  # fmt: skip
 def test_a_line_that_chooses_where_code_comes_from_is_refused_where_it_stands(
@@ -60,12 +61,46 @@ def test_a_line_that_chooses_where_code_comes_from_is_refused_where_it_stands(
     assert "hunter22" not in error.message
 
 
-def test_project_and_lock_files_are_refused_with_the_way_to_a_requirements_file(
+def test_a_lock_is_left_to_the_worker_and_named_from_the_folder_that_travels(
     tmp_path: Path,
 ) -> None:
-    for name in ("pyproject.toml", "uv.lock"):
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "hashed.txt").write_text("a==1 \\\n  --hash=sha256:00\n")
+    names = ["pyproject.toml", "uv.lock", "pylock.toml", "sub/pylock.gpu.toml"]
+    for name in names:
         (tmp_path / name).touch()
-        assert "requirements.txt" in refusal(name, folder=tmp_path).why
+    found = requirements_of([*names, str(tmp_path / "hashed.txt"), "tqdm"], str(tmp_path))
+    assert found == [*names, "hashed.txt", "tqdm"]
+    spec = spec_of(command("true"), {"requirements": ["uv.lock", "tqdm"]})
+    assert spec["environment"] == {"requirements": ["tqdm"], "file": "uv.lock"}
+    with pytest.raises(GPULayerError, match="may name one file"):
+        spec_of(command("true"), {"requirements": ["uv.lock", "pylock.toml"]})
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "says"),
+    [
+        ("../uv.lock", "", "is not in this folder"),
+        ("poetry.lock", "", "is called like none"),
+        ("sub/reqs", "a==1 --hash=sha256:00", "is called like none"),
+        ("r.txt", "a==1 --hash=sha256:00\nb==1", "r.txt:2 is 'b==1', without its hash"),
+        ("r.txt", "a==1 --hash=sha256:00\n--pre", "r.txt:2 is '--pre', an option"),
+    ],
+)
+def test_a_lock_that_cannot_travel_or_is_none_is_refused(
+    tmp_path: Path, name: str, text: str, says: str
+) -> None:
+    (tmp_path / "work" / "sub").mkdir(parents=True)
+    (tmp_path / "work" / name).write_text(text)
+    assert says in refusal(name, folder=tmp_path / "work").message
+
+
+def test_where_the_terminal_lets_lines_pass_the_worker_judges_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "r.txt").write_text("--pre\n")
+    monkeypatch.setenv("GPULAYER_REQUIREMENT_LINES", "any")
+    assert requirements_of(["r.txt"], str(tmp_path)) == ["r.txt"]
 
 
 @pytest.mark.parametrize("text", ["evil @ https://evil/x.whl", "git+https://evil/x", "-e ./x"])

@@ -4,6 +4,9 @@ uv does not see what lies behind a `.pth` file, so it is told to leave out every
 base. What it then installs may need another version of one than the base has, or an extra's
 packages: each need that is not met is added, its name is no longer left out, and uv solves again.
 pip sees the base by itself; it is the installer where there is no uv (or one older than 0.9.8).
+
+A locked set is not solved at all: what the base does not have in that very version is installed
+without its dependencies, by its hashes, and nothing may be lacking then.
 """
 
 from __future__ import annotations
@@ -14,10 +17,12 @@ import os
 import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from gpulayer.contracts.requirement_files import ALLOW, LOCK, lines_of
 from gpulayer.errors import PreparationError, StorageError
-from gpulayer.worker.environments import settings, words
+from gpulayer.worker.environments import files, settings, words
 from gpulayer.worker.environments.base import Base
 from gpulayer.worker.environments.building import Ended, Patience, run
 
@@ -27,6 +32,11 @@ if TYPE_CHECKING:
 ROUNDS = 8
 """Of solving: each leaves out fewer names than the one before."""
 FindUv = Callable[[Mapping[str, str]], str | None]
+# Not quiet: pip tells what is in conflict as it tells its progress.
+_PIP = (
+    "install", "--no-input", "--no-user", "--disable-pip-version-check",
+    "--no-warn-script-location", "--progress-bar", "off",
+)  # fmt: skip
 _OLD_UV = "unexpected argument '--excludes'"
 
 
@@ -41,24 +51,121 @@ class Making:
         environ: Mapping[str, str],
         patience: Patience,
         find_uv: FindUv,
+        given: files.Given | None = None,
     ) -> None:
         self.python = python_of(folder)
+        self.others: list[str] = []
+        """What the base has in another version than the lock, in words."""
         self._folder = folder
         self._base = base
         self._requirements = list(requirements)
         self._environ = {**environ, "UV_PYTHON_DOWNLOADS": "never", "PYTHONDONTWRITEBYTECODE": "1"}
         self._patience = patience
         self._find_uv = find_uv
+        self._given = given
+        self._locked: Mapping[str, str] = {}
+        """Of the lock: normalised name -> its version, as a requirement."""
+        self._lines: tuple[str, ...] = ()
+        """For the installer alone, by the policy of this worker."""
 
     def make(self) -> str:
         """Build it in the empty folder; which installer did. Raises `environment-failed`, with the
         installer's own words, `disk-full`, OSError, and what `patience` does."""
-        self._overlay()
         uv = self._find_uv(self._environ)
+        pins = self._understand(uv)
+        self._overlay()
+        if pins:
+            self._exactly(pins, uv)
+        if pins and not self._requirements:
+            return "uv" if uv else "pip"
         if uv and self._by_uv(uv):
             return "uv"
         self._by_pip()
         return "pip"
+
+    def _understand(self, uv: str | None) -> tuple[files.Pin, ...]:
+        """Its file: the locked set; the rest is noted."""
+        if self._given is None:
+            return ()
+        allows = self._environ.get(ALLOW) == "any"
+        asked = (
+            self._exported(self._given, uv, allows=allows)
+            if self._given.is_uv_lock
+            else files.understood(self._given, allows=allows)
+        )
+        from gpulayer.worker.environments import needs
+
+        if asked.python and not needs.is_for(asked.python, self._base):
+            raise files.refusal(
+                f"{self._given.name} is for Python {asked.python}, and the job's is "
+                f"{self._base.version}",
+            )
+        self._requirements += asked.requirements
+        self._lines = asked.others
+        return asked.pins
+
+    def _exported(self, given: files.Given, uv: str | None, *, allows: bool) -> files.Asked:
+        """What uv says is in its own lock, from a copy of the bytes that are the key."""
+        if uv is None:
+            raise files.refusal(
+                f"{given.name} can be read by uv alone, which is not there",
+                why="pip install 'gpulayer[envs]' on the worker brings it; a lock that any "
+                "installer reads: uv export --format pylock.toml -o pylock.toml",
+            )
+        python, project = files.python_of_lock(given), os.path.join(self._folder, "project")
+        os.mkdir(project, 0o700)
+        for name, data in given.content.items():
+            with open(os.path.join(project, name), "wb") as file:
+                file.write(data)
+        told = "locked.txt"
+        self._done(
+            run(
+                [
+                    uv, "export", "--quiet", "--frozen", "--offline", "--no-emit-project",
+                    "--no-header", "--no-annotate", "--project", project,
+                    "--python", self._base.python, "--output-file", told,
+                ],
+                self._folder, self._environ, self._patience,
+            ),
+            f"{given.name} cannot be used",
+        )  # fmt: skip
+        with open(os.path.join(self._folder, told), encoding="utf-8") as file:
+            lines = lines_of(file.read())
+        asked = files.of_lines(LOCK, (replace(one, number=0) for one in lines), allows=allows)
+        return replace(asked, python=python)
+
+    def _exactly(self, pins: Sequence[files.Pin], uv: str | None) -> None:
+        from packaging.utils import canonicalize_name
+
+        from gpulayer.worker.environments import needs
+
+        wanted = [pin.need for pin in pins]
+        places, self.others = needs.lacking(wanted, self._base)
+        if places:
+            lines = [*self._lines, *(pins[place].line for place in places)]
+            options = ["--no-deps", "--requirement", self._listed("locked.txt", lines)]
+            if all(pins[place].hashes for place in places):
+                options.append("--require-hashes")
+            self._install([*self._by(uv), *options])
+        if wrong := needs.faults(wanted, needs.found_in([self._site()]), self._base):
+            raise PreparationError(
+                "environment-failed",
+                "its lock does not hold together with what is there",
+                why="\n".join(wrong[: words.LINES]),
+                hint="gpulayer help requirements",
+            )
+        self._locked = {
+            canonicalize_name(need.name): f"{need.name}{need.specifier}" for need in wanted
+        }
+
+    def _by(self, uv: str | None) -> list[str]:
+        """The line of an installer, up to what it shall install."""
+        if uv:
+            return [uv, "pip", "install", "--quiet", "--no-progress", "--python", self.python]
+        return [*self._pip(), *_PIP]
+
+    def _install(self, command: Sequence[str]) -> None:
+        self._done(run(command, self._folder, self._environ, self._patience))
 
     def _overlay(self) -> None:
         venv = ["-I", "-m", "venv", "--without-pip", self._folder]
@@ -75,13 +182,13 @@ class Making:
         """False: this uv cannot leave names out."""
         from packaging.utils import canonicalize_name
 
-        wanted, left_out = list(self._requirements), set(self._base.distributions)
+        wanted = [*self._lines, *self._requirements]
+        left_out = {*self._base.distributions, *self._locked}
         for _ in range(ROUNDS):
             options = ["--excludes", self._listed("excludes.txt", sorted(left_out))]
             ended = run(
                 [
-                    uv, "pip", "install", "--quiet", "--no-progress", "--python", self.python,
-                    *(options if left_out else ()),
+                    *self._by(uv), *(options if left_out else ()),
                     "--requirement", self._listed("requirements.txt", wanted),
                 ],
                 self._folder, self._environ, self._patience,
@@ -92,30 +199,34 @@ class Making:
             unmet = self._unmet()
             if not unmet:
                 return True
+            if any(canonicalize_name(need.name) in self._locked for need in unmet):
+                break  # the lock is not solved again
             wanted += [str(need) for need in unmet]
             left_out -= {canonicalize_name(need.name) for need in unmet}
         raise self._conflict(unmet)
 
     def _by_pip(self) -> None:
         options = [
-            "install", "--quiet", "--no-input", "--no-user", "--disable-pip-version-check",
-            "--no-warn-script-location", "--progress-bar", "off",
-            "--requirement", self._listed("requirements.txt", self._requirements),
-        ]  # fmt: skip
-        if "pip" in self._base.distributions:
-            pip = [self.python, "-I", "-m", "pip"]
-        elif importlib.util.find_spec("pip") is not None:
-            pip = [sys.executable, "-I", "-m", "pip", "--python", self.python]
-        else:
-            raise PreparationError(
-                "environment-failed",
-                "there is neither uv nor pip to install what it requires",
-                why="uv is not on the worker's PATH, and neither Python has pip",
-                hint="pip install 'gpulayer[envs]'",
-            )
-        self._done(run([*pip, *options], self._folder, self._environ, self._patience))
+            "--requirement",
+            self._listed("requirements.txt", [*self._lines, *self._requirements]),
+        ]
+        if self._locked:
+            options += ["--constraint", self._listed("locked.txt", list(self._locked.values()))]
+        self._install([*self._by(None), *options])
         if unmet := self._unmet():
             raise self._conflict(unmet)
+
+    def _pip(self) -> list[str]:
+        if "pip" in self._base.distributions:
+            return [self.python, "-I", "-m", "pip"]
+        if importlib.util.find_spec("pip") is not None:
+            return [sys.executable, "-I", "-m", "pip", "--python", self.python]
+        raise PreparationError(
+            "environment-failed",
+            "there is neither uv nor pip to install what it requires",
+            why="uv is not on the worker's PATH, and neither Python has pip",
+            hint="pip install 'gpulayer[envs]'",
+        )
 
     def _unmet(self) -> list[Requirement]:
         from gpulayer.worker.environments import needs  # not at an agent's start: few build
@@ -128,7 +239,7 @@ class Making:
             file.writelines(f"{line}\n" for line in lines)
         return path
 
-    def _done(self, ended: Ended) -> None:
+    def _done(self, ended: Ended, what: str = "what it requires could not be installed") -> None:
         if ended.code == 0:
             return
         if words.is_full(ended.output):
@@ -136,7 +247,7 @@ class Making:
         told = words.meaningful(ended.output, settings.secrets(self._environ))
         raise PreparationError(
             "environment-failed",
-            "what it requires could not be installed",
+            what,
             why="\n".join(told) or f"the installer ended with {ended.code} and said nothing",
         )
 

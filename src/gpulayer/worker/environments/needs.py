@@ -48,6 +48,46 @@ def unmet(requirements: Sequence[str], own: Found, base: Base) -> list[Requireme
     return list(missing.values())
 
 
+def lacking(pins: Sequence[Requirement], base: Base) -> tuple[list[int], list[str]]:
+    """Of a locked set: which of it the base does not have in that very version, and what the base
+    has in another one, in words."""
+    places, others = [], []
+    for place, pin in enumerate(pins):
+        if not _applies(pin, base, ""):
+            continue
+        version = base.distributions.get(canonicalize_name(pin.name))
+        if version is None or not _fits(version, pin):
+            places.append(place)
+            if version is not None:
+                others.append(f"{pin.name}{pin.specifier} over {version}")
+    return places, others
+
+
+def faults(pins: Sequence[Requirement], own: Found, base: Base) -> list[str]:
+    """Where what is there is not the locked set and nothing but it. What a package of the lock
+    needs in another version than the lock has is the lock's own affair."""
+    below = found_in(base.folders) if set(base.distributions) - set(own) else {}
+    locked = {canonicalize_name(pin.name) for pin in pins}
+    wrong = []
+    for pin in pins:
+        name = canonicalize_name(pin.name)
+        one = own.get(name) or below.get(name)
+        if _applies(pin, base, "") and (one is None or not _fits(one.version, pin)):
+            wrong.append(f"{pin.name}{pin.specifier} is in the lock and not there")
+    others = [n for n in unmet((), own, base) if canonicalize_name(n.name) not in locked]
+    return wrong + [f"{need} is needed by a package of the lock and not in it" for need in others]
+
+
+def is_for(versions: str, base: Base) -> bool:
+    """Whether a file for these versions of Python is for this one."""
+    from packaging.specifiers import InvalidSpecifier, SpecifierSet
+
+    try:
+        return SpecifierSet(versions).contains(Version(base.version), prereleases=True)
+    except InvalidSpecifier:
+        return True
+
+
 def _needs(one: Distribution, base: Base, extras: Sequence[str]) -> list[Requirement]:
     """Those of that distribution itself (extra ""), or those that only an extra brings."""
     found = []

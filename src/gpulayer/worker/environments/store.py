@@ -32,6 +32,7 @@ from gpulayer.worker import room
 from gpulayer.worker.environments import building
 from gpulayer.worker.environments.base import Base, Bases, Environ
 from gpulayer.worker.environments.building import Patience
+from gpulayer.worker.environments.files import Given
 from gpulayer.worker.environments.making import FindUv, Making, find_uv, python_of
 
 USE = "environment"
@@ -54,6 +55,8 @@ class Wanted:
     task_folder: str
     environ: Environ
     """Gives the variables of a builder; no part of the key."""
+    given: Given | None = None
+    """Its file."""
 
     @property
     def key(self) -> str:
@@ -63,6 +66,7 @@ class Wanted:
             "python": self.base.python,
             "version": self.base.version,
             "distributions": dict(self.base.distributions),
+            **({"file": self.given.digests} if self.given is not None else {}),
         }
         text = json.dumps(parts, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:_KEY]
@@ -165,10 +169,12 @@ class Environments:
         try:
             os.mkdir(path, 0o700)
             asked = (wanted.base, wanted.requirements, wanted.environ())
-            how = Making(path, *asked, patience, self._uv).make()
+            making = Making(path, *asked, patience, self._uv, wanted.given)
+            how = "; ".join((making.make(), *making.others))
             fresh = os.path.join(path, f".{_MARK}")
             facts = {
                 "requirements": sorted(set(wanted.requirements)),
+                "file": None if wanted.given is None else wanted.given.name,
                 "python": wanted.base.python,
                 "version": wanted.base.version,
                 "bytes": room.held(path),

@@ -12,10 +12,11 @@ from functools import cache
 from typing import Any
 
 from gpulayer.errors import PreparationError
-from gpulayer.worker.environments import settings
+from gpulayer.worker.environments import files, settings
 from gpulayer.worker.environments.base import Base, Environ
 from gpulayer.worker.environments.building import Patience
 from gpulayer.worker.environments.store import Wanted
+from gpulayer.worker.steps import plan
 from gpulayer.worker.steps.plan import TaskPlan
 
 PHASE = "environment"
@@ -25,8 +26,8 @@ PATIENCE_SECONDS = 1800.0
 
 def provide(task: TaskPlan) -> None:
     """Raises `environment-failed`, `interpreter-gone`, `disk-full` with what the installer said."""
-    lines = requirements(task.spec)
-    if not lines:
+    lines, file = requirements(task.spec), file_of(task.spec)
+    if not lines and not file:
         return
     task.watch.enters(PHASE)
     asked = task.spec["environment"].get("timeout_seconds")
@@ -38,8 +39,8 @@ def provide(task: TaskPlan) -> None:
         return settings.variables(task.environ, _terminal(task))
 
     try:
-        base = _base(task, environ)
-        wanted = Wanted(lines, base, task.folder, environ)
+        given = files.read(_folder(task), file) if file else None
+        wanted = Wanted(lines, _base(task, environ), task.folder, environ, given)
         ready = task.environments.provide(wanted, patience)
     except PreparationError as error:
         raise PreparationError(
@@ -58,6 +59,25 @@ def provide(task: TaskPlan) -> None:
 def requirements(spec: Mapping[str, Any]) -> tuple[str, ...]:
     """What must be installed for a job."""
     return tuple((spec.get("environment") or {}).get("requirements") or ())
+
+
+def file_of(spec: Mapping[str, Any]) -> str:
+    """The file that says so; empty where there is none."""
+    return str((spec.get("environment") or {}).get("file") or "")
+
+
+def is_asked(spec: Mapping[str, Any]) -> bool:
+    return bool(requirements(spec) or file_of(spec))
+
+
+def _folder(task: TaskPlan) -> str:
+    """Where the file is: in the source that was sent, else where the job runs or its function is
+    defined. A job of another machine that brings no source has it nowhere."""
+    if task.workload.get("source") or not task.here:
+        return plan.workspace(task.folder)
+    origin = task.assignment.origin
+    paths = (origin.get("function") or {}).get("sys_path") or [origin.get("cwd") or "/"]
+    return str(paths[0])
 
 
 def _base(task: TaskPlan, environ: Environ) -> Base:
