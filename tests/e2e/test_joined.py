@@ -68,9 +68,9 @@ def served() -> Iterator[Served]:
 
 
 @contextmanager
-def joined_to(served: Served, name: str) -> Iterator[Machine]:
+def joined_to(served: Served, name: str, *more: str) -> Iterator[Machine]:
     with Machine() as machine:
-        machine.gpulayer("join", served.link(served.invite()), "--name", name)
+        machine.gpulayer("join", served.link(served.invite()), "--name", name, *more)
         yield machine
 
 
@@ -155,7 +155,7 @@ def test_no_secret_is_where_a_job_or_a_list_of_processes_shows_it(served: Served
 
 
 def test_a_secret_comes_from_the_terminal_that_joined(served: Served) -> None:
-    with joined_to(served, "keeper") as machine:
+    with joined_to(served, "keeper", "--secret", "NAME_OF_A_SECRET") as machine:
         machine.slay("agent")
         machine.joined  # noqa: B018  the folder is there
         spec = {

@@ -40,7 +40,7 @@ class TwoMachines:
         self.first, self.second, self.third = first, second, third
         self._serving = self.serve()
         second.home.environ["LAB_TOKEN"] = SECRET
-        second.gpulayer("join", self._line(), "--name", "lab", *PYTHON)
+        second.gpulayer("join", self._line(), "--name", "lab", "--secret", "LAB_TOKEN", *PYTHON)
 
     def serve(self) -> subprocess.Popen[bytes]:
         self._serving = self.first.begin(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import textwrap
+
 import click
 
 from gpulayer.cli import render
@@ -21,7 +23,8 @@ def command(ctx: click.Context, topic: str | None) -> None:
     if topic is None:
         assert ctx.parent is not None
         render.data(ctx.parent.get_help())
-        render.data(f"\nPages: {', '.join(PAGES)}, and every error[slug].")
+        pages = f"Pages: {', '.join(PAGES)}, and every error[slug]."
+        render.data("\n" + textwrap.fill(pages, 99))
     elif topic == "all":
         _everything()
     elif topic in PAGES:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 import shlex
 import signal
-from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from gpulayer.cli import render
+from gpulayer.cli import declaring, render
 from gpulayer.cli.session import options
 from gpulayer.errors import NotFoundError, RefusedError, UsageError
 
@@ -22,13 +21,15 @@ if TYPE_CHECKING:
 @click.command("join")
 @click.argument("line", required=False, metavar="[gl://...]")
 @options(
-    "worker_name", "worker_python", "worker_data", "worker_labels", "foreground", "json", "quiet"
-)
+    "worker_name", "worker_python", "worker_data", "worker_secrets", "worker_labels", "foreground",
+    "json", "quiet",
+)  # fmt: skip
 def command(
     line: str | None,
     worker_name: str | None,
     worker_python: str | None,
     worker_data: tuple[str, ...],
+    worker_secrets: tuple[str, ...],
     worker_labels: tuple[str, ...],
     foreground: bool,
     as_json: bool,
@@ -37,8 +38,8 @@ def command(
     """Make this machine a worker of a server, with the line that the server printed.
 
     It goes on without this terminal until `gpulayer leave`. Jobs get this terminal's PATH and its
-    Python, and the secrets that they name from its environment. Without a line, a machine that has
-    joined goes on with the environment of this terminal: after a reboot, or to give it a secret.
+    Python, and of secrets those that `--secret` allows. Without a line, a machine that has joined
+    goes on with the environment of this terminal: after a reboot, or to give it a secret.
     """
     from gpulayer.api.endpoints import parse
     from gpulayer.sdk import enrolment, joining
@@ -55,7 +56,8 @@ def command(
             why="jobs are sent by them, and so are the secrets and data that jobs name",
             hint=(f"gpulayer invite -l {wanted}", f"gpulayer worker label {told}"),
         )
-    data = dict(_data_sets(worker_data))
+    data = declaring.data_sets(worker_data, "join")
+    sources = declaring.secrets(worker_secrets, "join")
     home = Places.find().home
     if line is None:
         known = [one for one in Joined.all(home) if one.is_there()]
@@ -69,8 +71,7 @@ def command(
         for one in known:
             if worker_python is not None and (facts := one.facts()) is not None:
                 one.write(facts._replace(python=_python(worker_python)))
-            if data:
-                one.declare(data)
+            one.declared.keep(data, sources)
             _begin(one, foreground and len(known) == 1, as_json, quiet, is_new=False)
         return
     address = parse(line)
@@ -80,8 +81,7 @@ def command(
     facts = joined.facts()
     if is_new or (facts is not None and facts.invite == enrolment.invite_of(code)):
         joining.join(joined, address, code, worker_name, _python(worker_python))
-    if data:
-        joined.declare(data)
+    joined.declared.keep(data, sources)
     _begin(joined, foreground, as_json, quiet, is_new)
 
 
@@ -117,7 +117,8 @@ def _begin(joined: Joined, foreground: bool, as_json: bool, quiet: bool, is_new:
 def _stay(joined: Joined, facts: Facts, has: WorkerCapabilities, quiet: bool) -> None:
     """The warden's work in this terminal. Ctrl-C and SIGTERM end the worker and what it runs; it
     stays a worker, and `gpulayer join` goes on with it."""
-    from gpulayer.sdk import joining, processes
+    from gpulayer.sdk import processes
+    from gpulayer.sdk.declared import environment_file
     from gpulayer.sdk.joined_warden import keep
 
     joined.places.create()
@@ -129,7 +130,7 @@ def _stay(joined: Joined, facts: Facts, has: WorkerCapabilities, quiet: bool) ->
         raise KeyboardInterrupt
 
     signal.signal(signal.SIGTERM, stop)
-    environment = joining.environment_file(os.environ)
+    environment = environment_file(os.environ)
     try:
         keep(joined, -1, environment.fileno())
         if joined.ended():
@@ -142,12 +143,21 @@ def _stay(joined: Joined, facts: Facts, has: WorkerCapabilities, quiet: bool) ->
 
 
 def _say_what(facts: Facts, has: WorkerCapabilities, joined: Joined) -> None:
+    from gpulayer.clock import SystemClock
+    from gpulayer.worker.secrets.book import Book
+
     gpus = [gpu.name for gpu in has.gpus or ()]
     counted = [f"{gpus.count(name)} x {name}" for name in dict.fromkeys(gpus)]
     memory = f", {has.memory_gb:.0f} GB" if has.memory_gb else ""
     parts = [*(counted or ["no GPU"]), f"{has.cpu_cores:g} cores{memory}", facts.python]
-    if data := joined.data():
+    if data := joined.declared.data():
         parts.append(f"data: {', '.join(sorted(data))}")
+    if secrets := joined.declared.sources():
+        given = Book(joined.declared.secrets, os.environ, SystemClock()).names() or ()
+        told = (name if name in given else f"{name} (has no value)" for name in sorted(secrets))
+        parts.append(f"secrets: {', '.join(told)}")
+    else:
+        parts.append("no secrets (--secret)")
     render.say("  " + "; ".join(map(render.plain, parts)))
 
 
@@ -177,44 +187,6 @@ def _python(asked: str | None) -> str:
             "file-not-found", f"--python: {path} is no program", hint=f"ls {shlex.quote(path)}"
         )
     return path
-
-
-def _data_sets(asked: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Of `--data NAME=PATH`, each with the whole path of something that is there."""
-    from gpulayer.contracts.data_sets import is_name, variable
-
-    seen: dict[str, str] = {}
-    for text in asked:
-        name, equals, given = text.partition("=")
-        if not equals or not is_name(name):
-            raise UsageError(
-                "usage",
-                f"--data: {text!r} is not NAME=PATH",
-                why="a name has 1 to 63 letters, digits, _ . -",
-                hint="gpulayer join --help",
-            )
-        if earlier := seen.get(variable(name)):
-            raise UsageError(
-                "usage",
-                f"--data: {earlier} and {name} would be in one variable, {variable(name)}",
-                hint="gpulayer join --help",
-            )
-        seen[variable(name)] = name
-        path = os.path.abspath(os.path.expanduser(given))
-        if not given or not path.isprintable():
-            raise UsageError(
-                "usage",
-                f"--data: {given!r} is no path that can be told to a job",
-                why="it is empty, or has characters that cannot be printed",
-                hint="gpulayer join --help",
-            )
-        if not os.access(path, os.R_OK):
-            raise NotFoundError(
-                "file-not-found",
-                f"--data: {path} is not there, or cannot be read",
-                hint=f"ls -ld {shlex.quote(path)}",
-            )
-        yield name, path
 
 
 def _refuse_inside_job() -> None:

@@ -95,7 +95,7 @@ def _last_lines(wire: Wire, job_id: str, rank: int | None) -> deque[str]:
 
 def _add_decision(error: GPULayerError, wire: Wire, job: Mapping[str, Any]) -> None:
     """Each worker's failing checks, the closest first, and the job without those wishes."""
-    from gpulayer.sdk.mending import without_checks
+    from gpulayer.sdk.mending import allowing, without_checks
 
     verdicts = wire.call("GET", job_path(job["id"], "decision")).get("verdicts") or ()
     rows = [(v, [c for c in v["checks"] if c["fit"] != "yes"]) for v in verdicts]
@@ -105,6 +105,8 @@ def _add_decision(error: GPULayerError, wire: Wire, job: Mapping[str, Any]) -> N
         for check in failing
     )
     if rows:
-        mend = without_checks(job["spec"], [check["name"] for check in rows[0][1]])
+        verdict, failing = rows[0]
+        mend = without_checks(job["spec"], [check["name"] for check in failing])
+        mend = mend or allowing(verdict["worker_id"], failing)
         if mend and mend not in error.help:
             error.help = (mend, *error.help)

@@ -32,6 +32,18 @@ PIP_INDEX_URL, uv.toml, pip.conf; for a job here, the terminal's variables. A wo
 GPULAYER_REQUIREMENT_LINES=any in its environment lets options and addresses in a file pass.
 They are installed beside the packages of the job's own Python, never into it, once for all
 jobs that ask for the same. The time it takes is preparation and no part of the run.""",
+    "secrets": """A job names a secret: --secret NAME, NAME=VARIABLE, NAME=@FILE. It finds the value
+in the variable NAME, and the log and the results show [redacted:NAME] instead.
+A job on this machine has it from its terminal, or from a file that you alone can read.
+A job elsewhere has what the owner of its worker allowed, by name:
+  gpulayer join --secret HF_TOKEN                      a variable of that terminal
+  gpulayer join --secret hf=env:HF_TOKEN               the same under another name
+  gpulayer join --secret hf=file:~/.hf                 a file of mode 600
+  gpulayer join --secret 'hf=command:pass show hf'     what a command prints, without a shell
+  gpulayer join --secret none                          nothing any more
+`gpulayer serve` takes the same for the server's own worker. A job says --secret HF_TOKEN=hf.
+For jobs here, the same list is secrets.json in the data folder, of mode 600:
+  {"hf": "command:pass show hf"}""",
     "roles": """Who may do what on a server; each role has what the one before it has.
   viewer      look at all jobs, logs, files and workers
   submitter   submit jobs, and cancel and retry their own

@@ -84,12 +84,26 @@ def _from_here(spec: Mapping[str, Any], words: Sequence[str]) -> tuple[dict[str,
     lack = ""
     if is_command and shutil.which(line[0], path=seen.environ.get("PATH")) is None:
         lack = f"but {line[0]} is not found on the PATH here, so it would end with 127"
+    elif missing := _without_value(spec, seen.environ):
+        lack = f"but the secret {missing} has no value here, so it would end with 126"
     facts = [
         ("command", shlex.join(line)),
         ("folder", seen.envelope["cwd"]),
         ("python", seen.interpreter.say()),
     ]
     return origin_of(seen, words), facts, lack
+
+
+def _without_value(spec: Mapping[str, Any], environ: Mapping[str, str]) -> str:
+    """A secret that neither this terminal nor this machine's list has; empty: there is none."""
+    from gpulayer.contracts.secret_names import wanted
+    from gpulayer.sdk.declared import Declared
+    from gpulayer.sdk.places import Places
+
+    secrets = [secret for secret in spec.get("secrets") or () if secret.get("source") != "file"]
+    listed = Declared(Places.find().state).sources() if secrets else {}
+    lacking = (s["name"] for s in secrets if not environ.get(wanted(s)) and wanted(s) not in listed)
+    return next(lacking, "")
 
 
 def _from_afar(words: Sequence[str]) -> tuple[dict[str, Any], Facts, str]:

@@ -7,6 +7,7 @@ import os
 
 import click
 
+from gpulayer.cli import declaring
 from gpulayer.cli.session import options
 from gpulayer.errors import RefusedError, UsageError
 
@@ -14,6 +15,7 @@ from gpulayer.errors import RefusedError, UsageError
 @click.command("serve")
 @options(
     "listen", "advertise", "server_name", "database", "artifacts", "durability", "no_worker",
+    "worker_data", "worker_secrets",
     "tls_cert", "tls_key", "plain", "json", "quiet",
 )  # fmt: skip
 def command(
@@ -24,6 +26,8 @@ def command(
     artifacts: str | None,
     durability: str | None,
     no_worker: bool,
+    worker_data: tuple[str, ...],
+    worker_secrets: tuple[str, ...],
     tls_cert: str | None,
     tls_key: str | None,
     plain: bool,
@@ -38,6 +42,7 @@ def command(
     """
     from gpulayer.runtime import daemon
     from gpulayer.sdk import listening
+    from gpulayer.sdk.declared import Declared, environment_file
     from gpulayer.sdk.places import Places
 
     if "GPULAYER_JOB_ID" in os.environ:
@@ -49,8 +54,20 @@ def command(
     address = listening.parse(listen or "")
     if advertise:
         listening.parse(advertise)
+    if no_worker and (worker_data or worker_secrets):
+        raise UsageError(
+            "usage",
+            "--data and --secret are of this machine's own worker, and --no-worker wants none",
+            hint="gpulayer serve --help",
+        )
+    data, sources = (
+        declaring.data_sets(worker_data, "serve"),
+        declaring.secrets(worker_secrets, "serve"),
+    )
     places = Places.find()
     places.create()
+    declared = Declared(places.state)
+    declared.keep(data, sources)
     asked = {
         "host": address.host,
         "port": address.port,
@@ -66,7 +83,10 @@ def command(
         "json": as_json,
         "quiet": quiet,
     }
-    daemon.stay("gpulayer.cli.serve_process", places.argv(), json.dumps(asked))
+    variables = environment_file(declared.variables(os.environ))
+    daemon.stay(
+        "gpulayer.cli.serve_process", places.argv(), json.dumps(asked), [variables.fileno()]
+    )
 
 
 def _database(asked: str | None) -> str:

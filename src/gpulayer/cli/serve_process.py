@@ -18,7 +18,7 @@ from gpulayer.contracts.principals import LOCAL, CredentialKind, Role
 from gpulayer.control_plane.enrolment import Grant
 from gpulayer.errors import GPULayerError, RefusedError
 from gpulayer.runtime import daemon, hardening
-from gpulayer.sdk import certificate, listening, local, siblings
+from gpulayer.sdk import certificate, listening, local, processes, siblings
 from gpulayer.sdk.handover import take_seat
 from gpulayer.sdk.places import Places
 from gpulayer.sdk.plane_host import Front, Kind, PlaneHost
@@ -26,6 +26,9 @@ from gpulayer.slugs import SLUGS
 
 if TYPE_CHECKING:
     from gpulayer.sdk.wiring import Wired
+
+VARIABLES = 3
+"""Descriptor of what this machine's worker may give of the terminal's environment."""
 
 
 def main() -> None:
@@ -87,13 +90,15 @@ def _serve(places: Places, asked: dict[str, Any]) -> None:
         database=asked["database"],
         artifacts=asked["artifacts"],
         has_worker=asked["has_worker"],
+        variables=(VARIABLES,),
     )
     seat, claim = take_seat(places, "serve")
     seat.announce("serve")
     seat.bind()
     started = []
     if asked["has_worker"]:
-        started.append(siblings.begin_agent(places))
+        processes.end(places, "agent")  # of the plane before; this one is told what it may give
+        started.append(siblings.begin_agent(places, VARIABLES))
         if not local.answers(places.supervisor_socket):
             started.append(siblings.begin_supervisor(places))
     for has_left in started:

@@ -103,7 +103,8 @@ FLAGS: dict[str, Flag] = {
     "env_file": _flag("--env-file", about="Read K=V lines from a file.", metavar="FILE",
                       multiple=True),
     "secret": _flag("--secret", about="Give the job a secret by name: NAME, NAME=ENV or "
-                    "NAME=@FILE.", metavar="NAME", multiple=True),
+                    "NAME=@FILE; elsewhere, one that the worker gives.", metavar="NAME",
+                    multiple=True),
     "label": _flag("-l", "--label", about="Label the job.", metavar="K=V", multiple=True),
     "timeout": _flag("--timeout", about="End the job after this long: 90, 90s, 2h, 1-12:00:00.",
                      metavar="TIME"),
@@ -191,6 +192,10 @@ FLAGS: dict[str, Flag] = {
     "worker_data": _flag("--data", about="A data set that this machine has, for jobs that name it. "
                          "Those that are given replace those of before.", metavar="NAME=PATH",
                          multiple=True),
+    "worker_secrets": _flag("--secret", about="A secret that jobs may have: NAME is a variable of "
+                            "this terminal; NAME=env:VARIABLE, NAME=file:PATH, NAME=command:LINE; "
+                            "'*', every variable; none. Those that are given replace those of "
+                            "before.", metavar="NAME[=SOURCE]", multiple=True),
     "worker_labels": _flag("-l", "--label", about="Refused: the server grants labels, with `invite "
                            "-l`.", metavar="K=V", multiple=True, advanced=True),
     "foreground": _flag("--foreground", about="Stay in this terminal; Ctrl-C ends the worker.",

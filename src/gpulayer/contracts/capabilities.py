@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from gpulayer.contracts.data_sets import declared
 from gpulayer.contracts.fitting import fitted_to
+from gpulayer.contracts.secret_names import ANY, offered
 
 Vendor = Literal["nvidia", "apple", "amd"]
 MemoryKind = Literal["dedicated", "unified"]
@@ -87,6 +88,9 @@ class WorkerCapabilities:
     """Of GPUlayer on that machine."""
     data: tuple[str, ...] = ()
     """Names of the data sets that it declares."""
+    secrets: tuple[str, ...] | None = None
+    """Names of the secrets that its owner lets jobs have, and that have a value now; `*`: every
+    variable. None: its list cannot be read."""
     address: str | None = None
     """Its own IP address on the way to the plane. None: the plane's own machine."""
 
@@ -103,6 +107,8 @@ class WorkerCapabilities:
             Interpreter(**_known(Interpreter, i)) for i in data.get("interpreters", ())
         )
         known["data"] = declared(data.get("data", ()))
+        secrets = data.get("secrets", (ANY,))  # a worker that is older than the list
+        known["secrets"] = None if secrets is None else offered(secrets)
         return cls(**known)
 
 

@@ -47,6 +47,10 @@ class Shape:
     """Names of data sets."""
     data_here: tuple[str, ...] = ()
     """Those of them that the terminal of a job here names itself."""
+    secrets: tuple[str, ...] = ()
+    """What the worker must give, by name."""
+    secrets_here: bool = False
+    """A job here has its secrets from its own terminal and user, if need be."""
     nodes: int = 1
     """Nodes of a gang; all or nothing."""
     distinct: bool = False

@@ -30,9 +30,6 @@ def _set_too_early(spec: JobSpec) -> Iterator[str]:
     for field, value in _VALUES.items():
         if _says_something(value(spec)):
             yield field
-    for index, secret in enumerate(spec.secrets):
-        if secret.source == "command":
-            yield f"secrets[{index}].source"
 
 
 def _says_something(value: Any) -> bool:

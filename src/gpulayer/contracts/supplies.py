@@ -19,33 +19,47 @@ def _check_variable(value: str) -> str:
     return value
 
 
+def _named(source: str, wrong: tuple[str, str]) -> tuple[str, str]:
+    if source == "env":
+        return wrong
+    mend = "write a name that the worker has: gpulayer join --secret NAME=command:LINE"
+    return "is not a name in the worker's list: a command stands there, never in a job", mend
+
+
 class SecretRef(Contract):
-    """A secret by name. Its value is looked up by the worker and never travels with the spec."""
+    """A secret by name. Its value is looked up by the worker and never travels with the spec.
+
+    A job on this machine has a variable of its terminal or a file of its user. Any other job, and
+    `command`, names an entry of the worker's own list, where its owner says what it comes from.
+    """
 
     name: Annotated[str, AfterValidator(_check_variable)] = Field(
         max_length=limits.CHOICE_CHARACTERS, description="Variable that the job sees."
     )
     source: Literal["env", "file", "command"] = Field(
-        "env", description="Where the worker looks: its environment, a file, a command's output."
+        "env",
+        description="env: a variable of the terminal; file: a file of the user; command: "
+        "what the worker's owner has it run. Elsewhere the owner's list decides.",
     )
     key: str = Field(
         "",
         max_length=limits.SECRET_KEY_CHARACTERS,
-        description="The variable, file or command there. Default for env: the same name.",
+        description="The variable, the file, or the name in the worker's list. Default: the same "
+        "name; not for file.",
     )
 
     @model_validator(mode="after")
     def _has_key(self) -> Self:
-        if self.source == "env":
+        if self.source != "file":
             if not self.key:
                 fill(self, key=self.name)
             wrong = name_fault(self.key)
             if wrong is not None:
-                refuse_all([fault(("key",), None, *wrong)])
+                refuse_all([fault(("key",), None, *_named(self.source, wrong))])
         elif not self.key or not self.key.isprintable():
             refuse_all([
-                fault(("key",), None, f"must name the {self.source} that holds the value",
-                      f'add "key": the {self.source}')
+                fault(("key",), None, "must name the file that holds the value",
+                      'add "key": the file')
             ])  # fmt: skip
         return self
 

@@ -92,13 +92,16 @@ def begin(
         os.close(sink)
 
 
-def stay(module: str, argv: Sequence[str], said: str = "") -> NoReturn:
+def stay(module: str, argv: Sequence[str], said: str = "", fds: Sequence[int] = ()) -> NoReturn:
     """Turn this very process into `module.main()`: in its terminal, under its pid, and otherwise
     as clean as a daemon. Whoever looks for our processes finds it as one.
 
     `said` is for `heard`, and not among the arguments, which everybody on the machine can read.
+    `fds` arrive as descriptors 3, 4, ... in that order.
     """
-    code = _code(module, "settle()")
+    code = _code(module, f"settle({list(fds)})")
+    for fd in fds:
+        os.set_inheritable(fd, True)
     sys.stdout.flush()
     sys.stderr.flush()
     words = [sys.executable, "-I", "-c", code, *argv]
@@ -110,11 +113,12 @@ def heard() -> str:
     return os.environ.pop(_SAID, "")
 
 
-def settle() -> None:
+def settle(fds: Sequence[int]) -> None:
     """First act of one that stays in its terminal."""
     os.chdir("/")
     os.umask(0o077)
-    _close_from(3)
+    _arrange(fds)
+    _close_from(3 + len(fds))
     _raise_limits()
 
 

@@ -1,7 +1,8 @@
 """The agent of the local plane: a worker in a process of its own.
 
-Started as `gpulayer.sdk.agent_process` with the arguments of `Places.argv`. It keeps no state: it
-may be killed at any moment, and the next one finds everything at the plane and the supervisor.
+Started as `gpulayer.sdk.agent_process` with the arguments of `Places.argv`; with `--variables`
+after them, descriptor 3 holds those that `serve --secret` allows. It keeps no state: it may be
+killed at any moment, and the next one finds everything at the plane and the supervisor.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import NoReturn
 from gpulayer.api.worker_channel import HttpChannel
 from gpulayer.clock import SystemClock, SystemIds
 from gpulayer.sdk import local
+from gpulayer.sdk.declared import Declared, environment_in
 from gpulayer.sdk.places import Places
 from gpulayer.sdk.siblings import start_supervisor
 from gpulayer.worker.channel import WorkerChannel
@@ -23,6 +25,7 @@ from gpulayer.worker.process import Outside, Worker
 
 def main() -> None:
     places = Places.from_argv(sys.argv[1:5])
+    declared = Declared(places.state)
     complaints = Complaints()
     outside = Outside(
         lock=os.path.join(places.state, "agent.lock"),
@@ -31,6 +34,9 @@ def main() -> None:
         start_supervisor=lambda: start_supervisor(places),
         start_plane=lambda: local.start(places),
         on_error=complaints,
+        data=declared.data(),
+        secrets=declared.secrets,
+        environ={**os.environ, **(environment_in(3) if "--variables" in sys.argv[5:] else {})},
     )
     work(HttpChannel.over(places.plane_socket), outside)
 

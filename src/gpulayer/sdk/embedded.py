@@ -27,6 +27,7 @@ from gpulayer.clock import SystemClock, SystemIds
 from gpulayer.errors import GPULayerError, RefusedError
 from gpulayer.sdk import local, processes, scratch, siblings, waiting
 from gpulayer.sdk.client import Client
+from gpulayer.sdk.declared import Declared
 from gpulayer.sdk.embedded_door import Door
 from gpulayer.sdk.origin import Submitter
 from gpulayer.sdk.places import Places
@@ -202,6 +203,7 @@ class EmbeddedPlane:
     # --- inside ---------------------------------------------------------------------------------
 
     def _make_worker(self) -> Worker:
+        declared = Declared(self.places.state)
         outside = Outside(
             lock=os.path.join(self.places.state, "agent.lock"),
             tasks=self.places.tasks,
@@ -209,6 +211,8 @@ class EmbeddedPlane:
             start_supervisor=self._start_supervisor,
             start_plane=_nothing,
             on_error=self._complain,
+            data=declared.data(),
+            secrets=declared.secrets,
         )
         channel = DirectChannel(self._wired.plane, self._wired.artifacts)
         return Worker(channel, outside, SystemClock(), SystemIds())

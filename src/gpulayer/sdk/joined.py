@@ -2,7 +2,7 @@
 
     HOME/joined/NAME/worker.json    where the server is, what this worker is called, its Python
     HOME/joined/NAME/session        the worker's credential, readable by its owner alone
-    HOME/joined/NAME/data.json      its data sets: where each is, told to nobody else
+    HOME/joined/NAME/*.json         its data sets and secrets, see `declared`
     HOME/joined/NAME/ended          why the server does not want this worker any more
 
 NAME is the server's host and port. The rest of the folder is a home as any other, with an agent
@@ -15,13 +15,13 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from gpulayer.api.endpoints import Far, parse
-from gpulayer.contracts.requirement_files import ALLOW
 from gpulayer.errors import GPULayerError, StorageError
+from gpulayer.sdk.declared import Declared
 from gpulayer.sdk.places import Places
 from gpulayer.sdk.seat import is_held
 from gpulayer.sdk.servers import read_token, write_private
@@ -55,7 +55,7 @@ class Joined:
         self.places = places or Places.find({**os.environ, "GPULAYER_HOME": self.folder})
         self.session_file = os.path.join(self.places.state, "session")
         self._facts = os.path.join(self.places.state, "worker.json")
-        self._data = os.path.join(self.places.state, "data.json")
+        self.declared = Declared(self.places.state)
         self._ended = os.path.join(self.places.state, "ended")
 
     @classmethod
@@ -105,19 +105,6 @@ class Joined:
     def write(self, facts: Facts) -> None:
         write_private(self._facts, json.dumps({"schema": SCHEMA, **facts._asdict()}) + "\n")
 
-    def data(self) -> dict[str, str]:
-        """Data sets that this machine has declared: where each is."""
-        try:
-            with open(self._data, encoding="utf-8") as file:
-                found = json.load(file)
-            return {str(name): str(path) for name, path in found.items()}
-        except (OSError, ValueError, AttributeError):
-            return {}
-
-    def declare(self, data: Mapping[str, str]) -> None:
-        """These, in place of those of before. The worker reads them when it begins."""
-        write_private(self._data, json.dumps(dict(data)) + "\n")
-
     def session(self) -> str | None:
         """The credential; None where there is none that can be used."""
         try:
@@ -165,14 +152,3 @@ class Joined:
         """All that is left of it, once its processes have ended."""
         for folder in {self.folder, self.places.state, self.places.bulk, self.places.runtime}:
             shutil.rmtree(folder, ignore_errors=True)
-
-
-def environment_for_jobs(environ: Mapping[str, str]) -> dict[str, Any]:
-    """Of the terminal that joins, what its jobs may be given: what the worker's allow-list lets
-    through, and the secrets that they name. Nothing that speaks of GPUlayer itself, but for what a
-    builder of environments may do."""
-    return {
-        key: value
-        for key, value in environ.items()
-        if not key.startswith("GPULAYER_") or key == ALLOW
-    }

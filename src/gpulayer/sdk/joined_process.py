@@ -20,6 +20,7 @@ from gpulayer.errors import RefusedError
 from gpulayer.runtime import hardening
 from gpulayer.sdk import processes
 from gpulayer.sdk.agent_process import Complaints, work
+from gpulayer.sdk.declared import environment_in
 from gpulayer.sdk.joined import Facts, Joined
 from gpulayer.sdk.siblings import start_supervisor
 from gpulayer.worker.process import Outside
@@ -55,8 +56,9 @@ def main() -> None:
         on_error=complaints,
         name=facts.name,
         python=facts.python,
-        data=joined.data(),
-        environ=_environment(),
+        data=joined.declared.data(),
+        secrets=joined.declared.secrets,
+        environ=environment_in(ENVIRONMENT) or dict(os.environ),
     )
     work(channel, outside)
 
@@ -98,15 +100,6 @@ def _leave(joined: Joined, leaving: threading.Event, word: _Word, error: Refused
     word.say({"error": why})
     processes.end(joined.places, "supervisor")
     os._exit(0)
-
-
-def _environment() -> dict[str, str]:
-    try:
-        size = os.fstat(ENVIRONMENT).st_size
-        found: Any = json.loads(os.pread(ENVIRONMENT, size, 0))
-        return {str(key): str(value) for key, value in found.items()}
-    except (OSError, ValueError, AttributeError):
-        return dict(os.environ)
 
 
 class _Word:

@@ -13,9 +13,7 @@ from __future__ import annotations
 import json
 import os
 import select
-import tempfile
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from gpulayer.api.endpoints import Address
 from gpulayer.api.wire import Wire
@@ -23,7 +21,8 @@ from gpulayer.contracts.principals import CredentialKind
 from gpulayer.errors import GPULayerError, RefusedError, UnreachableError
 from gpulayer.runtime import daemon, frames
 from gpulayer.sdk import enrolment, processes
-from gpulayer.sdk.joined import KINDS, Facts, Joined, environment_for_jobs
+from gpulayer.sdk.declared import environment_file
+from gpulayer.sdk.joined import KINDS, Facts, Joined
 from gpulayer.sdk.servers import Server
 from gpulayer.sdk.siblings import ANSWER_SECONDS, greeted
 
@@ -91,14 +90,6 @@ def heard(told: int) -> str:
     if not word:
         return "the worker could not start"
     return str(json.loads(word).get("error") or "")
-
-
-def environment_file(environ: Mapping[str, str]) -> Any:
-    """An open file without a name that holds what jobs may be given of `environ`."""
-    file = tempfile.TemporaryFile()  # noqa: SIM115  whoever asks closes it
-    file.write(json.dumps(environment_for_jobs(environ)).encode("utf-8", "surrogateescape"))
-    file.flush()
-    return file
 
 
 def leave(joined: Joined, *, at_once: bool, waits: Callable[[int], object]) -> str:

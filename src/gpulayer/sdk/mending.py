@@ -7,6 +7,8 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from gpulayer.contracts.ids import LOCAL_WORKER
+from gpulayer.contracts.secret_names import is_name
 from gpulayer.sdk.again import command_line
 from gpulayer.sdk.describe import FUNCTION
 
@@ -44,6 +46,16 @@ def without_checks(spec: Mapping[str, Any], names: Sequence[str], verb: str = "r
     if "gpus" in flags:
         flags |= {"gpu_memory", "accelerator"}
     return command_line(spec, verb, **dict.fromkeys(flags))
+
+
+def allowing(worker_id: str, checks: Sequence[Mapping[str, Any]]) -> str | None:
+    """What is typed on the machine of that worker, where all that it lacks are secrets."""
+    names = [check["need"].removeprefix("secret ") for check in checks]
+    if not all(check["name"] == "secret" for check in checks):
+        return None
+    if worker_id == LOCAL_WORKER or not all(map(is_name, names)):
+        return "gpulayer help secrets"
+    return shlex.join(["gpulayer", "join", *(f"--secret={name}" for name in names)])
 
 
 def _look_and_retry(job: Mapping[str, Any], reported: Mapping[str, Any]) -> list[str | None]:

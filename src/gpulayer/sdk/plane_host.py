@@ -56,6 +56,8 @@ class Kind:
     artifacts: str = ""
     """The same, a folder."""
     has_worker: bool = True
+    variables: tuple[int, ...] = ()
+    """For the worker, see `siblings.begin_agent`."""
     idle_seconds: float = field(
         default_factory=lambda: float(os.environ.get("GPULAYER_IDLE_SECONDS", IDLE_SECONDS))
     )
@@ -101,7 +103,11 @@ class PlaneHost:
             wired[:] = [Wired(self._places, self, kind.database, kind.durability, kind.artifacts)]
             return wired[0]
 
-        warden = Warden(self._places, SystemClock())
+        warden = Warden(
+            self._places,
+            SystemClock(),
+            start=lambda: siblings.start_agent(self._places, *kind.variables),
+        )
         serving = Serving(
             self._seat, open_service, SystemClock(), kind.idle_seconds, warden, kind.front
         )

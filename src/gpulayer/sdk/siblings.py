@@ -28,12 +28,15 @@ def start_plane(places: Places, told: int, *flags: str) -> None:
     _begin("gpulayer.sdk.plane_process", "plane", places, [*places.argv(), *flags], told)()
 
 
-def start_agent(places: Places) -> None:
-    begin_agent(places)()
+def start_agent(places: Places, *variables: int) -> None:
+    begin_agent(places, *variables)()
 
 
-def begin_agent(places: Places) -> Started:
-    return _begin("gpulayer.sdk.agent_process", "agent", places, places.argv())
+def begin_agent(places: Places, *variables: int) -> Started:
+    """`variables`: at most one descriptor, of what `agent_process` is to have in its environment
+    besides a daemon's."""
+    argv = [*places.argv(), *(["--variables"] if variables else [])]
+    return _begin("gpulayer.sdk.agent_process", "agent", places, argv, *variables)
 
 
 def start_supervisor(places: Places, owner: int | None = None) -> None:

@@ -34,9 +34,10 @@ class ThisMachine:
         environ: Mapping[str, str] | None = None,
         python: str = "",
         data: Iterable[str] = (),
+        secrets: tuple[str, ...] | None = (),
     ) -> None:
         """`folder` is where workspaces are made, `python` the worker's own; empty: this one. `data`
-        are the names of its data sets."""
+        are the names of its data sets, `secrets` those that it gives."""
         self._machine = Machine(environ=dict(os.environ if environ is None else environ))
         self._lock = Lock()
         self._chosen = python if python != sys.executable else ""
@@ -44,12 +45,20 @@ class ThisMachine:
             discover_fast(self._machine, workspace=Path(folder)),
             interpreters=(_own(python),),
             data=tuple(sorted(data)),
+            secrets=secrets,
         )
         self._has_sign = self._known.gpus is None
 
     def at_once(self) -> dict[str, Any]:
         """What is known without asking anybody."""
         return self._known.to_json()
+
+    def gives(self, secrets: tuple[str, ...] | None) -> bool:
+        """Its secrets are these from now on. False: they were before."""
+        with self._lock:
+            is_new = secrets != self._known.secrets
+            self._known = dataclasses.replace(self._known, secrets=secrets)
+        return is_new
 
     @property
     def has_drivers(self) -> bool:

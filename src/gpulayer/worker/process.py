@@ -19,6 +19,7 @@ from gpulayer.worker.environments.store import Environments
 from gpulayer.worker.events import CapabilitiesChanged
 from gpulayer.worker.lock import WorkerLock
 from gpulayer.worker.machine import ThisMachine
+from gpulayer.worker.secrets.book import Book
 from gpulayer.worker.steps import leftovers
 from gpulayer.worker.supervisor_link import SupervisorLink
 from gpulayer.worker.task_runner import TaskRunner
@@ -48,6 +49,8 @@ class Outside:
     """For jobs that bring none; empty: our own."""
     data: Mapping[str, str] = field(default_factory=dict)
     """Data sets that this machine has: where each is."""
+    secrets: str = ""
+    """Path of the list of secrets that jobs may have."""
     environ: Mapping[str, str] | None = None
     """What jobs of another machine may be given, and their secrets; None: our own."""
 
@@ -64,7 +67,10 @@ class Worker:
         self._python = outside.python or sys.executable
         self._environ = dict(os.environ if outside.environ is None else outside.environ)
         there = [name for name, path in outside.data.items() if os.path.exists(path)]
-        self._machine = ThisMachine(outside.tasks, self._environ, self._python, there)
+        self._book = Book(outside.secrets, self._environ, clock)
+        self._machine = ThisMachine(
+            outside.tasks, self._environ, self._python, there, self._book.names()
+        )
         beside = os.path.dirname(outside.tasks)
         self._environments = Environments(
             os.path.join(beside, "environments"), outside.tasks, clock
@@ -91,6 +97,8 @@ class Worker:
         while not self._driver.left.wait(LOOK_SECONDS):
             if not self._lock.in_place():
                 return
+            if self._machine.gives(self._book.names()):  # the list was changed
+                self._driver.post(CapabilitiesChanged(self._machine.at_once()))
 
     def has_left(self, seconds: float) -> bool:
         """Whether it has left within that time, as its plane asked it to."""
@@ -124,6 +132,7 @@ class Worker:
                 environ=self._environ,
                 artifacts=self._cache,
                 data=self._outside.data,
+                secrets_allowed=self._book,
                 environments=self._environments,
                 worker=name or capabilities["hostname"],
             ),

@@ -21,6 +21,7 @@ from gpulayer.worker.channel import WorkerChannel
 from gpulayer.worker.environments.building import TakenBackError
 from gpulayer.worker.environments.store import Environments
 from gpulayer.worker.instructions import Collect
+from gpulayer.worker.secrets.book import Book
 from gpulayer.worker.slots import note_of
 from gpulayer.worker.steps import (
     data_sets,
@@ -75,15 +76,17 @@ class TaskRunner:
         environments: Environments,
         worker: str = "",
         data: Mapping[str, str] | None = None,
+        secrets_allowed: Book | None = None,
     ) -> None:
-        """`folder` holds one folder per task. `environ`, `interpreter`, the name `worker` and
-        `data` (where each data set is) are the worker's."""
+        """`folder` holds one folder per task. `environ`, `interpreter`, the name `worker`,
+        `data` (where each data set is) and `secrets_allowed` (None: none) are the worker's."""
         self._folder = folder
         self._clock = clock
         self._artifacts = artifacts
         self._interpreter = interpreter
         self._environ = environ
         self._data = data or {}
+        self._book = secrets_allowed or Book("", environ, clock)
         self._environments = environments
         self._worker = worker
 
@@ -109,9 +112,10 @@ class TaskRunner:
             self._worker,
             self._clock,
             watch,
+            self._book,
             self._data,
         )
-        told = _told_steps(assignment)
+        told = self._told_steps(assignment)
         spent: dict[str, float] = {}
         try:
             for step in STEPS:
@@ -130,12 +134,12 @@ class TaskRunner:
     def is_plain(self, assignment: Assignment) -> bool:
         """Whether `prepare` asks nobody and looks at no path that the job chose."""
         spec, workload = assignment.spec, assignment.spec["workload"]
-        brings = spec.get("secrets") or spec.get("data") or _told_steps(assignment)
+        brings = spec.get("secrets") or spec.get("data") or self._told_steps(assignment)
         return workload["kind"] == "command" and workload["command"][0] != "python" and not brings
 
     def waits_long(self, assignment: Assignment) -> bool:
         """Whether `prepare` may take minutes."""
-        return environment.provide in _told_steps(assignment)
+        return not {environment.provide, secrets.resolve}.isdisjoint(self._told_steps(assignment))
 
     def refused(self, error: Exception) -> Exit:
         """The end of a task that never began because of `error`."""
@@ -180,20 +184,22 @@ class TaskRunner:
     def forget(self, task_id: str) -> None:
         workspace.let_go(self._folder_of(task_id))
 
+    def _told_steps(self, assignment: Assignment) -> dict[Callable[[TaskPlan], None], str]:
+        """The steps that have something to do for what the job brings, by the names that people
+        see."""
+        spec = assignment.spec
+        runs = spec.get("secrets") and secrets.has_command(spec, self._book)
+        brings = {
+            staging.source: ("source", spec["workload"].get("source")),
+            staging.inputs: ("inputs", spec.get("inputs")),
+            staging.stdin: ("stdin", spec.get("stdin")),
+            secrets.resolve: (secrets.PHASE, runs),
+            environment.provide: (environment.PHASE, environment.is_asked(spec)),
+        }
+        return {step: name for step, (name, brought) in brings.items() if brought}
+
     def _folder_of(self, task_id: str) -> str:
         return os.path.join(self._folder, task_id)
-
-
-def _told_steps(assignment: Assignment) -> dict[Callable[[TaskPlan], None], str]:
-    """The steps that have something to do for what the job brings, by the names that people see."""
-    spec = assignment.spec
-    brings = {
-        staging.source: ("source", spec["workload"].get("source")),
-        staging.inputs: ("inputs", spec.get("inputs")),
-        staging.stdin: ("stdin", spec.get("stdin")),
-        environment.provide: (environment.PHASE, environment.is_asked(spec)),
-    }
-    return {step: name for step, (name, brought) in brings.items() if brought}
 
 
 def _preparation(task: TaskPlan, spent: Mapping[str, float]) -> Preparation | None:

@@ -59,6 +59,14 @@ def _inputs(*paths: str) -> dict[str, Any]:
         (command(secrets=[{"name": "RANK"}]), "secrets[0].name", "reserved"),
         (command(secrets=[{"name": "T", "key": "GPULAYER_TOKEN"}]), "secrets[0].key", "reserved"),
         (command(secrets=[{"name": "T", "source": "file"}]), "secrets[0].key", "file that holds"),
+        *(
+            (
+                command(secrets=[{"name": "T", "source": "command", "key": key}]),
+                "secrets[0].key",
+                "is not a name in the worker's list",
+            )
+            for key in ("pass show hf", "../../x", "/bin/x", "a\n", "GPULAYER_TOKEN", "-x", "x;y")
+        ),
         (_inputs("a", "a"), "inputs[1].path", "earlier input"),
         (_inputs("a", "a/b"), "inputs[1].path", "earlier input"),
         (_inputs("a/b", "a"), "inputs[1].path", "earlier input"),

@@ -55,6 +55,7 @@ def test_every_need_changes_the_shape() -> None:
         {"placement": {"strategy": "first_fit"}},
         {"placement": {"max_hourly_cost": 2}},
         {"data": ["imagenet"]},
+        {"secrets": [{"name": "HF", "key": "hf"}]},
         {},
     ]
     assert len({shape_id(shape(**need)) for need in needs}) == len(needs)
@@ -67,6 +68,17 @@ def test_data_that_the_terminal_names_counts_here_alone_and_for_who_asks_for_it(
     assert shape(origin) == shape()
     far = shape(origin, data=["b-1"], placement={"target": "remote"})
     assert far.data_here == ()
+
+
+def test_secrets_are_wanted_of_a_worker_where_no_terminal_has_them() -> None:
+    secrets = [{"name": "B", "source": "env", "key": "b"}, {"name": "A"}]
+    terminal = {"interpreter": {"path": "/p"}}
+    anywhere = {"target": "remote", "fallback_targets": ["local"]}
+    assert shape(secrets=secrets).secrets == ("A", "b")
+    assert shape(terminal, secrets=secrets) == shape(terminal)  # its terminal is asked, at once
+    either = shape(terminal, secrets=secrets, placement=anywhere)
+    assert (either.secrets, either.secrets_here) == (("A", "b"), True)
+    assert not shape(terminal, placement=anywhere).secrets_here
 
 
 def test_a_gpu_accelerator_means_one_device() -> None:

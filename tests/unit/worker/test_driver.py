@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import socket
 import threading
@@ -27,6 +28,7 @@ class Bench:
 
     def __init__(self, home: SupervisorHome) -> None:
         self.home = home
+        self.allowed = home.home / "secrets.json"
         self.plane = ScriptedPlane()
         self.errors: list[BaseException] = []
         self.planes_wanted = threading.Event()
@@ -40,6 +42,7 @@ class Bench:
             start_supervisor=self._start_supervisor,
             start_plane=self.planes_wanted.set,
             on_error=self.errors.append,
+            secrets=str(self.allowed),
         )
         self.worker = Worker(self.plane, outside, SystemClock(), SystemIds())
         assert self.worker.start()
@@ -220,10 +223,13 @@ def test_a_step_that_fails_ends_the_task_before_it_began(bench: Bench) -> None:
 
 
 def test_a_secret_is_not_seen_in_the_log(bench: Bench, tmp_path: Path) -> None:
-    key = tmp_path / "key"
-    key.write_text("hunter2hunter2\n")
-    key.chmod(0o600)
-    spec = {"secrets": [{"name": "KEY", "source": "file", "key": str(key)}]}
+    for path, text in (
+        (tmp_path / "key", "hunter2hunter2\n"),
+        (bench.allowed, json.dumps({"hf": f"file:{tmp_path / 'key'}"})),
+    ):
+        path.write_text(text)
+        path.chmod(0o600)
+    spec = {"secrets": [{"name": "KEY", "source": "env", "key": "hf"}]}
     told = bench.plane.ended(bench.sh('echo "<$KEY>"', spec=spec))
     assert printed(told) == b"<[redacted:KEY]>\n"
 

@@ -6,7 +6,6 @@ import hashlib
 import json
 import os
 import sys
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,81 +14,17 @@ import pytest
 from gpulayer.artifacts import build_source_bundle
 from gpulayer.clock import SystemClock
 from gpulayer.contracts.keeping import WORKSPACE_SECONDS
-from gpulayer.contracts.messages import Assignment
 from gpulayer.errors import NotFoundError, PreparationError, RefusedError
-from gpulayer.worker.artifact_cache import ArtifactCache
-from gpulayer.worker.environments.store import Environments
 from gpulayer.worker.instructions import Collect
 from gpulayer.worker.steps import leftovers
 from gpulayer.worker.task_runner import TaskRunner
+from tests.unit.worker.preparing import Terminal, assignment, prepare, runner_of
 from tests.unit.worker.scripted_plane import ScriptedPlane
-
-WORKER_ENVIRON = {
-    "PATH": "/bin",
-    "HOME": "/h",
-    "LC_ALL": "C",
-    "AWS_SECRET": "no",
-    "TOKEN": "abcdef",
-}
-
-
-class Terminal:
-    """The supervisor's answer about an envelope."""
-
-    def __init__(self, **environ: str) -> None:
-        self.environ = environ
-        self.asked: list[Sequence[str]] = []
-
-    def call(self, op: str, *, envelope_id: str, names: Sequence[str]) -> dict[str, Any]:
-        assert op == "environ"
-        self.asked.append(names)
-        return {"values": {name: self.environ.get(name) for name in names}}
-
-
-def assignment(spec: Mapping[str, Any], **fields: Any) -> Assignment:
-    base: dict[str, Any] = {
-        "index": 0,
-        "attempt": 1,
-        "rank": 0,
-        "origin": {"interpreter": {"path": sys.executable, "why": ".venv"}, "cwd": "/somewhere"},
-    }
-    whole = {"workload": {"kind": "command", "command": ["true"]}, **spec}
-    return Assignment("t1", 1, "job-1", "job", spec=whole, **(base | fields))
 
 
 @pytest.fixture
 def runner(tmp_path: Path) -> TaskRunner:
     return runner_of(tmp_path, {})
-
-
-def runner_of(
-    folder: Path, known: dict[str, bytes], data: Mapping[str, str] | None = None
-) -> TaskRunner:
-    """A worker whose plane has these artifacts, and that has declared these data sets."""
-
-    def fetch(digest: str, path: str) -> None:
-        if digest not in known:
-            raise NotFoundError("artifact-not-found", "no such artifact")
-        Path(path).write_bytes(known[digest])
-
-    return TaskRunner(
-        str(folder),
-        SystemClock(),
-        interpreter="/usr/bin/python3",
-        environ=WORKER_ENVIRON,
-        artifacts=ArtifactCache(str(folder / "cache"), fetch, SystemClock()),
-        environments=Environments(str(folder / "environments"), str(folder), SystemClock()),
-        worker="lab-1",
-        data=data,
-    )
-
-
-def prepare(
-    runner: TaskRunner, spec: Mapping[str, Any], terminal: Terminal | None = None, **fields: Any
-) -> dict[str, Any]:
-    if terminal is not None:
-        fields["envelope_id"] = "e" * 64
-    return runner.prepare(assignment(spec, **fields), terminal or Terminal())
 
 
 def test_a_job_here_changes_its_terminals_environment_and_runs_in_its_folder(
@@ -207,73 +142,6 @@ def test_a_data_set_that_is_gone_is_named_without_its_path(tmp_path: Path, path:
         assert "imagenet" in told
         assert not path or path not in told
         assert not (tmp_path / "t1").exists()
-
-
-# --- secrets ----------------------------------------------------------------------------------
-
-
-def secret(name: str = "HF", source: str = "env", key: str = "TOKEN") -> dict[str, Any]:
-    return {"secrets": [{"name": name, "source": source, "key": key}]}
-
-
-def test_a_secret_of_a_job_here_comes_from_its_terminal(runner: TaskRunner) -> None:
-    terminal = Terminal(TOKEN="from-terminal")
-    task = prepare(runner, secret(), terminal)
-    assert task["set"]["HF"] == "from-terminal"
-    assert task["redact"] == [["HF", "from-terminal"]]
-    assert terminal.asked == [["TOKEN"]]
-
-
-def test_a_secret_of_any_other_job_comes_from_the_worker(runner: TaskRunner) -> None:
-    assert prepare(runner, secret())["set"]["HF"] == "abcdef"
-
-
-def test_a_secret_file_must_be_private(runner: TaskRunner, tmp_path: Path) -> None:
-    path = tmp_path / "token"
-    path.write_text("hunter22\n")
-    path.chmod(0o640)
-    with pytest.raises(PreparationError) as unsafe:
-        prepare(runner, secret(source="file", key=str(path)))
-    assert unsafe.value.code == "secret-unsafe"
-    assert "hunter22" not in json.dumps(unsafe.value.to_json())
-    path.chmod(0o600)
-    assert prepare(runner, secret(source="file", key=str(path)))["set"]["HF"] == "hunter22"
-
-
-@pytest.mark.parametrize("content", ["", "\n", "a\0b", "x" * 70_000])
-def test_a_secret_file_without_a_usable_value_is_refused(
-    runner: TaskRunner, tmp_path: Path, content: str
-) -> None:
-    path = tmp_path / "token"
-    path.write_text(content)
-    path.chmod(0o600)
-    with pytest.raises(PreparationError) as missing:
-        prepare(runner, secret(source="file", key=str(path)))
-    assert missing.value.code == "secret-missing"
-
-
-def test_a_secret_that_is_a_pipe_or_a_folder_is_refused_at_once(
-    runner: TaskRunner, tmp_path: Path
-) -> None:
-    pipe = tmp_path / "pipe"
-    os.mkfifo(pipe, 0o600)
-    for path in (pipe, tmp_path, tmp_path / "absent"):
-        with pytest.raises(PreparationError) as missing:
-            prepare(runner, secret(source="file", key=str(path)))
-        assert missing.value.code == "secret-missing"
-
-
-def test_a_missing_secret_says_where_it_was_looked_for(runner: TaskRunner, tmp_path: Path) -> None:
-    for terminal, where in ((Terminal(), "terminal"), (None, "worker")):
-        with pytest.raises(PreparationError) as missing:
-            prepare(runner, secret(key="ABSENT"), terminal)
-        assert missing.value.code == "secret-missing"
-        assert "ABSENT" in missing.value.message
-        assert where in missing.value.message
-        end = runner.refused(missing.value)
-        assert (end.exit_code, end.reason) == (126, "secret_missing")
-        assert end.error is not None
-        assert end.error["slug"] == "secret-missing"
 
 
 # --- after the end ----------------------------------------------------------------------------

@@ -4,23 +4,25 @@ A rule compares one need of a shape with one fact of a machine. The check that r
 that explains: there is no second place that words it. Facts have three values; what is not known
 yet is UNKNOWN, which waits, and only a fact that is known can say NEVER.
 
-A new reason is one function and one row of `RULES`.
+A new reason is one function and one row of `RULES`. All stand together, which makes
+this longer than others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Set
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 from gpulayer.contracts.decision import Check, Fit, Shape
+from gpulayer.contracts.secret_names import ANY, is_name
 from gpulayer.control_plane.scheduler import devices
 from gpulayer.control_plane.scheduler.devices import number
 from gpulayer.control_plane.scheduler.views import GpuFact, Machine, micro
 
 _TOLD = 3
-"""Of a machine's data sets, in words."""
+"""Of a machine's data sets or secrets, in words."""
 _WORST_FIRST = (Fit.NEVER, Fit.UNKNOWN, Fit.BUSY, Fit.YES)
 
 
@@ -122,12 +124,30 @@ def _data(
     wanted, in_terminal = need
     declared, is_here = have
     had = {*declared, *(in_terminal if is_here else ())}
+    return _by_name("data", "data set", wanted, had)
+
+
+def _secrets(
+    need: tuple[tuple[str, ...], bool], have: tuple[tuple[str, ...] | None, bool]
+) -> tuple[Check, ...]:
+    wanted, in_terminal = need
+    given, is_here = have
+    if in_terminal and is_here:
+        return _by_name("secret", "secret", wanted, set(wanted))
+    if given is None:
+        text = "a list of its own that cannot be read"
+        return tuple(Check("secret", Fit.UNKNOWN, f"secret {name}", text) for name in wanted)
+    any_name = filter(is_name, wanted if ANY in given else ())
+    return _by_name("secret", "secret", wanted, {*given, *any_name})
+
+
+def _by_name(check: str, noun: str, wanted: Iterable[str], had: Set[str]) -> tuple[Check, ...]:
     some = ", ".join(sorted(had)[:_TOLD]) + (", ..." if len(had) > _TOLD else "")
     return tuple(
         Check(
-            "data",
+            check,
             fit := Fit.YES if name in had else Fit.NEVER,
-            f"data set {name}",
+            f"{noun} {name}",
             name if fit is Fit.YES else f"only {some}" if had else "none",
             _gap(fit),
         )
@@ -208,6 +228,12 @@ RULES: tuple[Rule, ...] = (
         lambda s: (s.data, s.data_here) if s.data else None,
         lambda n, m: (m.caps.data, m.view.target == "local"),
         _data,
+    ),
+    Rule(
+        "secret",
+        lambda s: (s.secrets, s.secrets_here) if s.secrets else None,
+        lambda n, m: (m.caps.secrets, m.view.target == "local"),
+        _secrets,
     ),
     Rule(
         "python",

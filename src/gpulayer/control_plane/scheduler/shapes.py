@@ -17,6 +17,7 @@ from gpulayer.contracts.data_sets import variable
 from gpulayer.contracts.decision import Shape
 from gpulayer.contracts.ids import ShapeId
 from gpulayer.contracts.profiles import PROFILES
+from gpulayer.contracts.secret_names import wanted
 from gpulayer.gpu.support import normalise_model
 
 _NONE: Mapping[str, Any] = {}
@@ -42,6 +43,10 @@ def shape_of(spec: Mapping[str, Any], origin: Mapping[str, Any]) -> Shape:
     visible = origin.get("visible_gpus") if here and gpus else None
     data = _sorted(spec.get("data") or ())
     offered = set(origin.get("data") or ()) if here else set()
+    secrets = _sorted(map(wanted, spec.get("secrets") or ()))
+    own = here and bool(origin.get("interpreter"))  # the origin of a job that has its terminal
+    if own and targets == ("local",):
+        secrets = ()  # its own terminal is looked at when it begins
     nodes = (workload.get("num_workers") or 1) if workload.get("kind") == "distributed" else 1
     return Shape(
         accelerator=accelerator,
@@ -62,6 +67,8 @@ def shape_of(spec: Mapping[str, Any], origin: Mapping[str, Any]) -> Shape:
         visible_gpus=None if visible is None else tuple(str(g) for g in visible),
         data=data,
         data_here=tuple(name for name in data if variable(name) in offered),
+        secrets=secrets,
+        secrets_here=own and bool(secrets),
         nodes=nodes,
         distinct=nodes > 1 and placement.get("strategy") == "spread",
         targets=tuple(dict.fromkeys(targets)),

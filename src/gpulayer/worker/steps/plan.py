@@ -14,6 +14,7 @@ from gpulayer.contracts.messages import Assignment
 from gpulayer.errors import PreparationError
 from gpulayer.worker.artifact_cache import ArtifactCache
 from gpulayer.worker.environments.store import Environments
+from gpulayer.worker.secrets.book import Book
 
 Lookup = Callable[[str, Sequence[str]], Mapping[str, str | None]]
 """(envelope id, names) -> the terminal's values of these variables; None where it had none."""
@@ -47,6 +48,8 @@ class TaskPlan:
     """The name of this machine, for people."""
     clock: Clock
     watch: Watch
+    secrets: Book
+    """What the worker's owner lets jobs have."""
     data: Mapping[str, str] = field(default_factory=dict)
     """Data sets that the worker has declared: where each is."""
 

@@ -1,107 +1,103 @@
 """Values for the secrets that a job names. They go to the supervisor and nowhere else.
 
-`env`: a variable of the job's terminal, or of the worker where there is no terminal. `file`: a
-file that only its owner can read; one line break at its end is not part of the value.
+A job here has what its own user has: `env` is a variable of its terminal, `file` a file that only
+its owner can read; what is not there, and `command`, is looked for in the owner's list, as it is
+for any other job. From the list a job gets what it names, wherever the owner says that it is from.
 """
 
 from __future__ import annotations
 
 import os
-import shlex
-import stat
 from collections.abc import Mapping
 from typing import Any
 
+from gpulayer.contracts.secret_names import is_name, wanted
 from gpulayer.errors import PreparationError
 from gpulayer.runtime.redaction import SHORTEST
+from gpulayer.worker.secrets.book import Book
+from gpulayer.worker.secrets.files import private_text
+from gpulayer.worker.secrets.sources import Unusable
 from gpulayer.worker.steps.plan import TaskPlan
 
-VALUE_BYTES = 64 * 1024
+PHASE = "secrets"
 
 
 def resolve(task: TaskPlan) -> None:
     """Raises `secret-missing` or `secret-unsafe`, naming the secret and never a value."""
-    wanted = task.spec.get("secrets") or ()
+    secrets = task.spec.get("secrets") or ()
+    if secrets and has_command(task.spec, task.secrets):
+        task.watch.enters(PHASE)
     terminal: Mapping[str, str | None] = {}
-    keys = [_key(secret) for secret in wanted if _source(secret) == "env"]
+    keys = [wanted(secret) for secret in secrets if _source(secret) == "env"]
     if keys and task.assignment.envelope_id is not None:
         terminal = task.lookup(task.assignment.envelope_id, keys)
-    for secret in wanted:
-        if _source(secret) == "file":
-            value = _from_file(task, secret)
-        else:
-            value = _from_environment(task, secret, terminal)
-        _require_long_enough(task, secret["name"], value)
-        task.set[secret["name"]] = value
-        task.redact.append((secret["name"], value))
+    for secret in secrets:
+        name = secret["name"]
+        try:
+            value = _value(task, secret, terminal)
+            _require_long_enough(value)
+        except Unusable as error:
+            raise PreparationError(
+                error.slug,
+                f"the secret {name} {error.what}",
+                where=f"worker {task.worker}, phase {PHASE}",
+                why=error.why,
+                hint=error.hint,
+                job_id=task.assignment.job_id,
+            ) from None
+        task.set[name] = value
+        task.redact.append((name, value))
 
 
-def _require_long_enough(task: TaskPlan, name: str, value: str) -> None:
+def has_command(spec: Mapping[str, Any], book: Book) -> bool:
+    """Whether a command is run for one of them, which may take a while."""
+    return book.has_command(map(wanted, spec.get("secrets") or ()))
+
+
+def _value(task: TaskPlan, secret: Mapping[str, Any], terminal: Mapping[str, str | None]) -> str:
+    key, source = wanted(secret), _source(secret)
+    if task.here and source == "file":
+        path = os.path.expanduser(key)
+        return private_text(path, path)
+    if value := terminal.get(key):
+        return value
+
+    def of_terminal(variable: str) -> str | None:
+        envelope = task.assignment.envelope_id
+        return None if envelope is None else task.lookup(envelope, [variable])[variable]
+
+    mark = f"{task.folder}:{secret['name']}"
+    given = task.secrets.value(key, terminal=of_terminal, is_wanted=task.watch.is_wanted, mark=mark)
+    if given is None:
+        raise _missing(task, key, source)
+    return given
+
+
+def _missing(task: TaskPlan, key: str, source: str) -> Unusable:
+    if task.here and source == "env":
+        where = f"{key} is not set in the terminal of this job"
+        return Unusable(
+            "secret-missing", f"has no value: {where}", hint=f"read -rs {key}; export {key}"
+        )
+    is_joined = is_name(key) and not task.here
+    return Unusable(
+        "secret-missing",
+        f"has no value: worker {task.worker} gives no {key}",
+        "a worker gives by name what its owner allowed and has a value for; it is allowed there",
+        f"gpulayer join --secret={key}" if is_joined else "gpulayer help secrets",
+    )
+
+
+def _require_long_enough(value: str) -> None:
     """A shorter one would stand in a log by chance, so it is not looked for there."""
     if len(os.fsencode(value)) < SHORTEST:
-        raise PreparationError(
+        raise Unusable(
             "secret-unsafe",
-            f"the secret {name} is too short to be kept out of the log",
-            why=f"it has fewer than {SHORTEST} bytes",
-            hint="gpulayer help secret-unsafe",
-            job_id=task.assignment.job_id,
+            "is too short to be kept out of the log",
+            f"it has fewer than {SHORTEST} bytes",
+            "gpulayer help secret-unsafe",
         )
 
 
 def _source(secret: Mapping[str, Any]) -> str:
     return str(secret.get("source") or "env")
-
-
-def _key(secret: Mapping[str, Any]) -> str:
-    return str(secret.get("key") or secret["name"])
-
-
-def _from_environment(
-    task: TaskPlan, secret: Mapping[str, Any], terminal: Mapping[str, str | None]
-) -> str:
-    key = _key(secret)
-    value = (terminal if task.here else task.environ).get(key)
-    if not value:
-        where = "the terminal of this job" if task.here else "the worker's environment"
-        line = f"read -rs {key}; export {key}"
-        raise PreparationError(
-            "secret-missing",
-            f"the secret {secret['name']} has no value: {key} is not set in {where}",
-            why="" if task.here else "set it on that machine, where `gpulayer join` gives it on",
-            hint=line if task.here else (line, "gpulayer join"),
-            job_id=task.assignment.job_id,
-        )
-    return value
-
-
-def _from_file(task: TaskPlan, secret: Mapping[str, Any]) -> str:
-    path = os.path.expanduser(_key(secret))
-    problem = (
-        f"the secret {secret['name']} has no value: {path} cannot be read",
-        f"the secret {secret['name']} is not private: {path} can be read by others",
-    )
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    except OSError as error:
-        raise PreparationError(
-            "secret-missing", problem[0], why=error.strerror or "", job_id=task.assignment.job_id
-        ) from error
-    try:
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode):
-            raise PreparationError("secret-missing", problem[0], why="it is not a regular file")
-        if found.st_mode & 0o077 or found.st_uid not in (os.geteuid(), 0):
-            mend = f"chmod 600 {shlex.quote(path)}"
-            raise PreparationError("secret-unsafe", problem[1], hint=mend)
-        data = os.read(descriptor, VALUE_BYTES + 1)
-    finally:
-        os.close(descriptor)
-    text = os.fsdecode(data[:-1] if data.endswith(b"\n") else data)
-    if not text or "\0" in text or len(data) > VALUE_BYTES:
-        raise PreparationError(
-            "secret-missing",
-            problem[0],
-            why=f"it must hold 1 to {VALUE_BYTES} bytes of text",
-            job_id=task.assignment.job_id,
-        )
-    return text
