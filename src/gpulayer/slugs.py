@@ -147,8 +147,8 @@ _TABLE: tuple[Slug, ...] = (
     Slug("environment-failed", PreparationError, 1, 126, 409,
          "What the job requires could not be installed, or not in time. See `help requirements`."),
     Slug("bad-bundle", RefusedError, 1, 126, 422,
-         "The archive is not a source bundle that may be unpacked. Nothing of it was. Send the "
-         "folder itself: `gpulayer run --source DIR`."),
+         "The archive is not a bundle that may be unpacked. Nothing of it was. Send the folder "
+         "itself: `gpulayer run --source DIR`, `--input DIR`."),
     # --- running --------------------------------------------------------------------------
     Slug("job-failed", JobFailedError, 1, 1, 409,
          "The job's own code failed. `gpulayer logs JOB` shows what it printed."),

@@ -5,7 +5,6 @@ With the streams, keys and exit code of `run`. What follows the script is the sc
 
 from __future__ import annotations
 
-import os
 import sys
 from typing import Any
 
@@ -19,6 +18,7 @@ from gpulayer.cli.submit import queue, queued_here, words_of
 from gpulayer.clock import SystemIds
 from gpulayer.errors import UsageError
 from gpulayer.sdk import launching
+from gpulayer.sdk.folder import working_folder
 
 
 @click.command("launch", cls=Starting, context_settings={"allow_interspersed_args": False})
@@ -46,7 +46,7 @@ def command(
     carry.require_attached(get, detach=detach)
     if not detach:
         flags["on_unschedulable"] = flags["on_unschedulable"] or "fail"
-    entrypoint, beside = launching.script_of(script, os.getcwd())
+    entrypoint, beside = launching.script_of(script, working_folder())
     workload = launching.workload_of(
         {"entrypoint": entrypoint, "args": args}, nodes, procs_per_node, flags["gpus"]
     )

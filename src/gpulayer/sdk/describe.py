@@ -14,6 +14,7 @@ from typing import Any
 from gpulayer.contracts.durations import parse_duration, parse_gpus, parse_memory_gb
 from gpulayer.contracts.requirement_files import names_a_file
 from gpulayer.errors import UsageError
+from gpulayer.sdk.folder import working_folder
 
 OPTIONS = (
     "name", "gpus", "gpu_memory", "accelerator", "cpus", "memory", "disk", "profile", "python",
@@ -138,7 +139,9 @@ def _secret(secret: str | Mapping[str, Any]) -> dict[str, Any]:
         return dict(secret)
     name, _, source = secret.partition("=")
     if source.startswith("@"):
-        return {"name": name, "source": "file", "key": os.path.abspath(source[1:])}
+        path = source[1:]
+        whole = path if os.path.isabs(path) else os.path.join(working_folder(), path)
+        return {"name": name, "source": "file", "key": os.path.normpath(whole)}
     return {"name": name, "source": "env", "key": source or name}
 
 

@@ -16,6 +16,7 @@ from types import FunctionType
 from typing import Any
 
 from gpulayer.errors import UsageError
+from gpulayer.sdk.folder import working_folder
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +87,7 @@ def _of_main(function: FunctionType, file: str | None) -> Entrypoint:
     except (OSError, TypeError):
         raise _refused(function, "its source cannot be read", "put it into a file") from None
     return Entrypoint(
-        f"gpulayer_cell:{function.__name__}", None, (os.getcwd(),), inspect.cleandoc(source)
+        f"gpulayer_cell:{function.__name__}", None, (working_folder(),), inspect.cleandoc(source)
     )
 
 

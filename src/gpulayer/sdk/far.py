@@ -11,13 +11,14 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from gpulayer.sdk.folder import working_folder
 from gpulayer.sdk.origin import TEXT_CHARACTERS, user_name
 
 
 def far_origin(argv: Sequence[str] = ()) -> dict[str, Any]:
     """The origin of a job for another machine."""
     found: dict[str, Any] = {
-        "cwd": os.getcwd(),
+        "cwd": working_folder(),
         "host": os.uname().nodename,
         "user": user_name(),
     }

@@ -8,6 +8,7 @@ from typing import Any
 
 from gpulayer.contracts.durations import parse_gpus
 from gpulayer.errors import NotFoundError, UsageError
+from gpulayer.sdk.folder import working_folder
 
 
 def script_of(script: str, folder: str) -> tuple[str, dict[str, Any]]:
@@ -40,7 +41,7 @@ def described(
     """The program's part of a workload and of an origin. A function takes `args` by place, or by
     name from a mapping. Raises UsageError, NotFoundError."""
     if not callable(program):
-        entrypoint, origin = script_of(os.fspath(program), os.getcwd())
+        entrypoint, origin = script_of(os.fspath(program), working_folder())
         if isinstance(args, Mapping | str):
             raise UsageError("usage", "args of a script are a list of words")
         return {"entrypoint": entrypoint, "args": [str(word) for word in args]}, origin

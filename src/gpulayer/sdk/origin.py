@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from gpulayer.clock import SystemClock
 from gpulayer.contracts.data_sets import PREFIX
 from gpulayer.sdk import world
+from gpulayer.sdk.folder import working_folder
 from gpulayer.sdk.places import Places
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ class Submitter:
     def origin(self, extra: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
         """The origin of a submission made now, with `extra`, and its envelope's id."""
         with self._lock:
-            mark = (os.getcwd(), sys.executable, tuple(os.environb.items()))
+            mark = (working_folder(), sys.executable, tuple(os.environb.items()))
             if self._known is None or self._known[0] != mark or not self._is_kept(self._known[2]):
                 self._known = (mark, *self._register())
             return {**self._known[1], **extra}, self._known[2]

@@ -23,6 +23,7 @@ from gpulayer.artifacts.seen import NOTHING_SEEN, Seen, SeenFolders
 from gpulayer.clock import SystemClock
 from gpulayer.contracts.named import ADDRESS
 from gpulayer.errors import NotFoundError, RefusedError, UsageError
+from gpulayer.sdk.folder import working_folder
 from gpulayer.sdk.sending import FileParcel, FolderParcel, send_lacking
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ def pack(
     remembers what folders held. Raises what `build_source_bundle` does, NotFoundError for an
     input that is not there, UsageError for two wishes that exclude each other.
     """
-    folder = os.path.realpath(folder or os.getcwd())
+    folder = os.path.realpath(folder or working_folder())
     made = {**spec, "workload": dict(spec["workload"])}
     seen = _memory(places)
     without = () if places is None else (places.home, places.state, places.bulk)

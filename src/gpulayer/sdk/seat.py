@@ -11,6 +11,7 @@ from __future__ import annotations
 import fcntl
 import os
 import socket
+from contextlib import suppress
 
 from gpulayer._version import __version__
 from gpulayer.errors import RefusedError
@@ -57,7 +58,8 @@ class Seat:
         renamed, so that nobody finds it bound and not listening. Again after `unlink`."""
         if self.listener is None:
             draft = f"{self.places.plane_socket}.{os.getpid()}"
-            _unlink(draft)
+            with suppress(FileNotFoundError):
+                os.unlink(draft)
             self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
             self.listener.bind(draft)
             self.listener.listen(BACKLOG)
@@ -67,7 +69,8 @@ class Seat:
 
     def unlink(self) -> None:
         """Take the path away, so that nobody new comes; who is in the backlog is still served."""
-        _unlink(self.places.plane_socket)
+        with suppress(FileNotFoundError):
+            os.unlink(self.places.plane_socket)
 
     def rebind(self) -> socket.socket:
         """A new listener at the path, after `unlink` had been too early."""
@@ -146,10 +149,3 @@ def _same_file(fd: int, path: str) -> bool:
         return os.path.samestat(os.fstat(fd), os.stat(path))
     except OSError:
         return False
-
-
-def _unlink(path: str) -> None:
-    try:
-        os.unlink(path)
-    except FileNotFoundError:
-        pass

@@ -21,6 +21,7 @@ import sys
 import threading
 from collections import defaultdict
 from collections.abc import Callable
+from pathlib import Path
 from typing import BinaryIO
 
 from gpulayer.clock import Clock
@@ -133,7 +134,7 @@ class ArtifactCache:
         except ConnectionError:
             raise  # the next try goes on from there
         except BaseException as error:
-            _unlink(fresh)
+            Path(fresh).unlink(missing_ok=True)
             if not (goes_on and isinstance(error, GPULayerError)):
                 raise
             self._bring(digest, path)  # what an earlier try had left may have been the fault
@@ -163,7 +164,7 @@ class ArtifactCache:
                 size -= held
 
     def _drop(self, name: str) -> None:
-        _unlink(os.path.join(self._folder, name))
+        Path(self._folder, name).unlink(missing_ok=True)
         self._sound.pop(name, None)
 
     def _entries(self) -> list[os.DirEntry[str]]:
@@ -197,10 +198,3 @@ def _stamp(path: str) -> tuple[int, int, int]:
 def _digest_of(path: str) -> str:
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _unlink(path: str) -> None:
-    try:
-        os.unlink(path)
-    except FileNotFoundError:
-        pass

@@ -268,6 +268,8 @@ def test_an_input_folder_is_unpacked_at_its_path_or_not_at_all(
     with pytest.raises(RefusedError) as refused:
         prepare(runner, {"inputs": [{"artifact": data, "path": "set", "unpack": True}]})
     assert refused.value.code == "bad-bundle"
+    assert "the input folder set is refused" in refused.value.message
+    assert refused.value.why
     assert not (tmp_path / "t1").exists()
 
 

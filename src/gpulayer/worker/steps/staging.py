@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import json
 import os
+from typing import BinaryIO
 
 from gpulayer.artifacts.extract import extract_bundle
 from gpulayer.contracts.named import ADDRESS
+from gpulayer.errors import RefusedError
 from gpulayer.worker.steps import plan
 from gpulayer.worker.steps.plan import TaskPlan
 
@@ -33,9 +35,23 @@ def inputs(task: TaskPlan) -> None:
         digest = _digest(item["artifact"])
         if item.get("unpack"):
             with task.artifacts.open(digest) as archive:
-                extract_bundle(archive, target)
+                _unpack_input(archive, target, item["path"])
         else:
             task.artifacts.stage(digest, target)
+
+
+def _unpack_input(archive: BinaryIO, target: str, path: str) -> None:
+    try:
+        extract_bundle(archive, target)
+    except RefusedError as error:
+        if error.code != "bad-bundle":
+            raise
+        raise RefusedError(
+            error.code,
+            f"the input folder {path} is refused, and nothing of it was unpacked",
+            why=error.why,
+            hint=error.help,
+        ) from error
 
 
 def stdin(task: TaskPlan) -> None:
