@@ -171,7 +171,7 @@ def test_a_hostile_input_folder_ends_the_job_and_leaves_nothing(site: Site) -> N
     job_id = person.gpulayer("submit", "-q", "-f", "job.json").stdout.strip()
     person.gpulayer("wait", "-q", job_id, check=126)
     said = person.gpulayer("status", job_id).stdout
-    assert "the source bundle is refused, and nothing of it was unpacked" in said
+    assert "the input folder set is refused, and nothing of it was unpacked" in said
     assert not list(site.worker.folder.rglob("escaped"))
 
 
