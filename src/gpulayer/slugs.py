@@ -146,6 +146,16 @@ _TABLE: tuple[Slug, ...] = (
          "The Python of the job is no longer there. `gpulayer retry JOB` looks for it again."),
     Slug("environment-failed", PreparationError, 1, 126, 409,
          "What the job requires could not be installed, or not in time. See `help requirements`."),
+    Slug("image-unresolved", RefusedError, 2, 125, 422,
+         "The image is named by a tag, and nobody could say which digest that is now. See "
+         "`help images` for how to find it, and write name@sha256:DIGEST."),
+    Slug("image-failed", PreparationError, 1, 126, 409,
+         "The image could not be made ready on that worker: it is not there, or not for this kind "
+         "of machine, or its engine refuses. The message carries the engine's words. See "
+         "`help images`."),
+    Slug("container-failed", PreparationError, 1, 125, 409,
+         "Podman or Docker could not run the container, or ended while it ran. The job's log has "
+         "its words."),
     Slug("bad-bundle", RefusedError, 1, 126, 422,
          "The archive is not a bundle that may be unpacked. Nothing of it was. Send the folder "
          "itself: `gpulayer run --source DIR`, `--input DIR`."),

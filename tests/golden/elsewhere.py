@@ -30,6 +30,9 @@ ELSEWHERE = {
         "the words of the installer are its own",
         "e2e/test_environments.py",
     ),
+    "image-unresolved": ("needs a registry that cannot be asked", "unit/sdk/test_images.py"),
+    "image-failed": ("the words of the engine are its own", "e2e/test_images.py"),
+    "container-failed": ("needs an engine whose client is killed", "e2e/test_images.py"),
     "envelope-lost": ("needs a supervisor killed at one moment", "e2e/test_supervisor.py"),
     "start-failed": (
         "needs a system that has no process left to give",

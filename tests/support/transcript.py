@@ -73,6 +73,7 @@ class Session:
         script.chmod(0o755)
         self.environ = {
             **home.environ,
+            "GPULAYER_ENGINE": "none",  # whatever this machine has for images
             "PATH": f"{tools}:{Path(sys.executable).parent}:{home.environ['PATH']}",
             "STATE": str(self._state),
             "LC_ALL": "C.UTF-8",

@@ -46,6 +46,10 @@ def carry(
     spec: dict[str, Any], flags: Mapping[str, Any], server: Elsewhere | None, *, is_talking: bool
 ) -> dict[str, Any]:
     """Send along what the plane lacks; the job that names it."""
+    if spec.get("image"):
+        from gpulayer.sdk.images import with_digests
+
+        spec = dict(with_digests([spec])[0])
     made = packed(spec, flags, server)
     if made is None:
         return spec

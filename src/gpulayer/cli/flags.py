@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 STARTING = (
     "name", "gpus", "gpu_memory", "accelerator", "cpus", "memory", "disk", "profile", "python",
-    "requirement",
+    "requirement", "image",
     "source", "inputs", "outputs", "data", "on", "target", "priority", "strategy", "label", "env",
     "env_file", "secret", "timeout",
     "retries", "retry_on", "on_unschedulable", "idempotency_key", "stdin",

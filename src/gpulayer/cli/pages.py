@@ -44,6 +44,16 @@ A job elsewhere has what the owner of its worker allowed, by name:
 `gpulayer serve` takes the same for the server's own worker. A job says --secret HF_TOKEN=hf.
 For jobs here, the same list is secrets.json in the data folder, of mode 600:
   {"hf": "command:pass show hf"}""",
+    "images": """A job in a container image: --image NAME, image= in Python, image in a job file.
+A tag is pinned to its digest when the job is submitted: its registry is asked, with the login
+of `podman login` or `docker login`, else an engine of this machine that has the image. Where
+neither knows it, where it can be pulled:
+  podman pull NAME:TAG
+  podman image inspect --format '{{.Digest}}' NAME:TAG     then --image NAME@sha256:...
+It runs where Podman or Docker is; `gpulayer workers --json` says which (containers), and
+GPULAYER_ENGINE=docker or podman, set where `join` runs, chooses. The worker pulls it once, with
+its own login. A pull may take an hour unless environment.timeout_seconds says otherwise.
+It has the folders of the job at their own paths, the machine's network, and the same user.""",
     "roles": """Who may do what on a server; each role has what the one before it has.
   viewer      look at all jobs, logs, files and workers
   submitter   submit jobs, and cancel and retry their own

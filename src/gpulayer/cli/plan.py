@@ -53,6 +53,8 @@ def show(
     packed = carry.packed(spec, flags, server)
     sends = [] if packed is None else packed.say()
     origin, facts, lack = _from_here(spec, words) if server is None else _from_afar(words)
+    if image := spec.get("image"):
+        facts = [fact for fact in facts if fact[0] != "python"] + [("image", str(image))]
     decision = connect_to(server).call("POST", "/v1/plan", {"spec": spec, "origin": origin})
     fits = [verdict["fit"] for verdict in decision["verdicts"]]
     never = decision["outcome"] == "unschedulable" or (bool(fits) and set(fits) == {"never"})
@@ -79,7 +81,7 @@ def _from_here(spec: Mapping[str, Any], words: Sequence[str]) -> tuple[dict[str,
 
     seen = world.of_terminal(line_of(spec))
     seen.close()
-    is_command = spec["workload"]["kind"] == "command"
+    is_command = spec["workload"]["kind"] == "command" and not spec.get("image")
     line = seen.line if is_command else words
     lack = ""
     if is_command and shutil.which(line[0], path=seen.environ.get("PATH")) is None:

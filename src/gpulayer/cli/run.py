@@ -95,7 +95,7 @@ def attached(
     wire = connect_to(None)
     seen = world.of_terminal(words)
     in_ranks = spec["workload"]["kind"] == "distributed"
-    if not in_ranks:
+    if not in_ranks and not spec.get("image"):
         spec["workload"]["command"] = seen.line
     with Attachment.open(Places.find(), seen, stdin=with_stdin, in_ranks=in_ranks) as attachment:
         origin = origin_of(seen, words) | {"attach_id": attachment.attach_id} | dict(beside or {})
@@ -151,6 +151,8 @@ def _until_recorded(wire: Wire, job_id: str) -> None:
 
 def _python(words: list[str], seen: world.World, spec: Mapping[str, Any]) -> str:
     """The interpreter, where the line begins with one, and what is installed for the job."""
+    if image := spec.get("image"):
+        return f"  in {image}"
     python = f"  {seen.interpreter.say()}" if words[0].startswith("python") else ""
     environment = spec.get("environment") or {}
     needs = [*environment.get("requirements", ()), *filter(None, [environment.get("file")])]

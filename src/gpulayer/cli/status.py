@@ -11,6 +11,7 @@ from gpulayer.api.paths import job_path
 from gpulayer.cli import render
 from gpulayer.cli.carry import left_words
 from gpulayer.cli.session import connect, options
+from gpulayer.cli.waiting import prepares
 from gpulayer.clock import SystemClock
 from gpulayer.contracts.durations import duration_text, preparation_text
 
@@ -56,8 +57,8 @@ def facts(job: Mapping[str, Any], now: float) -> Iterator[tuple[str, str]]:
     started, finished = job.get("started_at"), job.get("finished_at")
     if job.get("preparation"):
         yield "prepared", preparation_text(job["preparation"])
-    elif job.get("phase") == "environment" and job["state"] == "scheduled":
-        yield "prepares", "its environment"
+    elif job["state"] == "scheduled" and (what := prepares(job.get("phase"))):
+        yield "prepares", what
     if started:
         yield "started", f"{render.moment(started)}, ran {_ran(started, finished, now)}"
     if finished:

@@ -75,7 +75,7 @@ OTHER_WORDS = {
 }  # fmt: skip
 """What other tools call our verbs: not taken, but understood by the message that refuses them."""
 
-LATER_FLAGS = frozenset("--after --array --cache --checkpoint --image --max-price --matrix".split())
+LATER_FLAGS = frozenset("--after --array --cache --checkpoint --max-price --matrix".split())
 """Of a later version, so that they are refused by name and not taken for a slip."""
 
 
@@ -150,6 +150,8 @@ FLAGS: dict[str, Flag] = {
                     metavar="SPEC", advanced=True),
     "requirement": _flag("-r", "--requirement", about="Install this for the job: a requirement, "
                          "a file of them, or a lock.", metavar="REQ", multiple=True),
+    "image": _flag("--image", about="Container image to run in; a tag is pinned to its digest.",
+                   metavar="IMAGE"),
     # Where and when
     "on": _flag("--on", about="Where: here, any, a worker or LABEL=VALUE.", metavar="WHERE"),
     "target": _flag("--target", about="The same as --on.", metavar="WHERE", hidden=True),

@@ -48,6 +48,11 @@ def told_while(text: Callable[[], str], first: float | None, again: float | None
         thread.join()
 
 
+def prepares(phase: str | None) -> str:
+    """What of a preparation takes long: `its image: 2 of 5 layers`."""
+    return f"its {phase}" if phase and phase.startswith(("environment", "image")) else ""
+
+
 def _tell(wire: Wire, job_id: str) -> None:
     try:
         job = wire.call("GET", job_path(job_id))
@@ -58,5 +63,5 @@ def _tell(wire: Wire, job_id: str) -> None:
     if job["state"] == "queued":
         why = str(job.get("decision_summary") or job.get("message") or "its turn")
         render.say(f"{job_id} waits: {render.plain(why.removeprefix('waits: '))}")
-    elif job["state"] == "scheduled" and job["phase"] == "environment":
-        render.say(f"{job_id} waits: its environment is being prepared")
+    elif job["state"] == "scheduled" and (what := prepares(job["phase"])):
+        render.say(f"{job_id} waits: {what} is being prepared")

@@ -91,6 +91,10 @@ class WorkerCapabilities:
     secrets: tuple[str, ...] | None = None
     """Names of the secrets that its owner lets jobs have, and that have a value now; `*`: every
     variable. None: its list cannot be read."""
+    containers: str | None = None
+    """What runs images there, with its version: `podman 4.3.1`. Empty: nothing does."""
+    containers_note: str = ""
+    """Why nothing does, for people."""
     address: str | None = None
     """Its own IP address on the way to the plane. None: the plane's own machine."""
 

@@ -51,6 +51,8 @@ class Shape:
     """What the worker must give, by name."""
     secrets_here: bool = False
     """A job here has its secrets from its own terminal and user, if need be."""
+    image: bool = False
+    """Whether it runs in a container image."""
     nodes: int = 1
     """Nodes of a gang; all or nothing."""
     distinct: bool = False

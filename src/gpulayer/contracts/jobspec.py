@@ -158,7 +158,7 @@ class JobSpec(Contract):
     def _agree(self) -> Self:
         work = self.workload
         faults = [*_secret_faults(self), *_input_faults(self), *_data_faults(self)]
-        faults += _kind_faults(self)
+        faults += [*_kind_faults(self), *_image_faults(self)]
         if isinstance(work, DistributedJob):
             faults += _distributed_faults(self, work)
         refuse_all(faults)
@@ -232,6 +232,30 @@ def _kind_faults(spec: JobSpec) -> Iterator[InitErrorDetails]:
             'use retry: {"max_attempts": 2}',
             about=_KIND,
         )
+
+
+def _image_faults(spec: JobSpec) -> Iterator[InitErrorDetails]:
+    """An image brings its own Pythons and packages."""
+    if spec.image is None:
+        return
+    for name in ("requirements", "file"):
+        if getattr(spec.environment, name, None):
+            yield fault(
+                ("environment", name),
+                None,
+                "is for a Python of the worker, and image brings its own",
+                "install it into the image, or leave image out",
+                about=("image",),
+            )
+    for name in ("python", "frameworks"):
+        if name in spec.resources.model_fields_set:
+            yield fault(
+                ("resources", name),
+                None,
+                "is about the Pythons of workers, and image brings its own",
+                "leave it out",
+                about=("image",),
+            )
 
 
 def _distributed_faults(spec: JobSpec, work: DistributedJob) -> Iterator[InitErrorDetails]:

@@ -59,3 +59,10 @@ a task uses."""
 
 ENVIRONMENT_DISK_PART: Final = 0.2
 """The same as a part of the disk, where that is less."""
+
+IMAGE_BYTES: Final = 100 << 30
+"""Container images that were pulled for jobs. Past it the least recently used go, never one that a
+task uses, and never one that was there before."""
+
+IMAGE_DISK_PART: Final = 0.2
+"""The same as a part of the disk, where that is less."""

@@ -141,7 +141,7 @@ class Exit(Message):
 @dataclass(frozen=True, slots=True)
 class PreparedStep(Message):
     name: str
-    """`source`, `inputs`, `stdin`, `environment`."""
+    """`source`, `inputs`, `stdin`, `environment`, `image`."""
     seconds: float
     note: str = ""
     """What it came to, for people."""

@@ -43,7 +43,6 @@ _VALUES: dict[str, Callable[[JobSpec], Any]] = {
     "placement.provisioning": lambda spec: spec.placement.provisioning,
     "after": lambda spec: spec.after,
     "environment.preload": lambda spec: spec.environment and spec.environment.preload,
-    "image": lambda spec: spec.image,
     "array": lambda spec: spec.array,
     "resume": lambda spec: spec.resume,
     "checkpoint": lambda spec: spec.checkpoint,

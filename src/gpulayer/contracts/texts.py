@@ -13,6 +13,7 @@ from pydantic import AfterValidator, WithJsonSchema
 
 from gpulayer.contracts import limits
 from gpulayer.contracts.base import refusal
+from gpulayer.contracts.images import parse as image_parts
 from gpulayer.contracts.requirement_lines import MEND, requirement_fault
 from gpulayer.contracts.safe_paths import path_fault
 
@@ -21,7 +22,6 @@ _ARTIFACT = re.compile(r"artifact://sha256/[0-9a-f]{64}")
 _MODULE = r"(?!__\w+__(?:\.|:|\Z))[A-Za-z_][A-Za-z0-9_]*"
 _MODULES = re.compile(rf"{_MODULE}(?:\.{_MODULE})*")
 _ENTRYPOINT = re.compile(rf"{_MODULE}(?:\.{_MODULE})*:{_MODULE}")
-_IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@-]*")
 
 
 def check_name(value: str) -> str:
@@ -141,10 +141,11 @@ def check_specifier(value: str) -> str:
 
 
 def check_image(value: str) -> str:
-    if len(value) > limits.IMAGE_CHARACTERS or _IMAGE.fullmatch(value) is None:
+    if len(value) > limits.IMAGE_CHARACTERS or image_parts(value) is None:
         raise refusal(
-            f"must be an image's reference of up to {limits.IMAGE_CHARACTERS} characters",
-            'write it as "repository/name:tag"',
+            f"must be an image's reference of up to {limits.IMAGE_CHARACTERS} characters, in lower "
+            "case",
+            'write it as "repository/name:tag" or "repository/name@sha256:..."',
         )
     return value
 

@@ -18,6 +18,7 @@ from typing import Any
 from gpulayer.contracts.decision import Shape
 from gpulayer.contracts.fitting import fitted
 from gpulayer.contracts.ids import EnvelopeId, JobId, ShapeId
+from gpulayer.contracts.images import require_pinned
 from gpulayer.contracts.jobspec import JobSpec, spec_to_json, validate_spec
 from gpulayer.contracts.named import digests_named
 from gpulayer.contracts.notyet import not_yet
@@ -218,6 +219,7 @@ class SubmissionDesk:
     def _form(self, submission: Submission) -> _Form:
         spec = validate_spec(submission.spec)
         refuse_unbuilt(spec)
+        require_pinned(spec.image)
         if submission.envelope_id:
             self._envelopes.use([submission.envelope_id], self._ports.clock.monotonic())
         body, origin = spec_to_json(spec), dict(fitted_origin(submission.origin))

@@ -44,8 +44,14 @@ class Programs:
     told at once that it does not answer. So a wedged driver costs one process, not one a minute.
     """
 
-    def __init__(self, end: Callable[[subprocess.Popen[bytes]], bool] | None = None) -> None:
+    def __init__(
+        self,
+        end: Callable[[subprocess.Popen[bytes]], bool] | None = None,
+        environ: Mapping[str, str] | None = None,
+    ) -> None:
+        """`environ` instead of our own."""
         self._end = end or _kill
+        self._environ = environ
         self._stuck: dict[tuple[str, ...], subprocess.Popen[bytes]] = {}
 
     def __call__(self, argv: Sequence[str], seconds: float) -> Completed:
@@ -59,7 +65,7 @@ class Programs:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 start_new_session=True,
-                env={**os.environ, "LC_ALL": "C"},
+                env={**(os.environ if self._environ is None else self._environ), "LC_ALL": "C"},
             )
         except OSError as error:
             return Completed(None, err=str(error), problem="missing")

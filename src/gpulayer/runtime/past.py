@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from gpulayer.runtime.loop import Loop
+    from gpulayer.runtime.processes import Children
 
 LOG, BIRTH = ".seg", ".keeper"
 """The two files of a task, behind its stem. No folder each: removing one costs milliseconds."""
@@ -39,9 +40,12 @@ class PastTask:
         stem: str,
         clock: Callable[[], float],
         ended: Callable[[PastTask], object],
+        children: Children,
     ) -> None:
         self._loop = loop
+        self._children = children
         self._intent = intent
+        self._outside: dict[str, Any] | None = intent.get("outside")
         self._stem = stem
         self._clock = clock
         self._ended = ended
@@ -64,6 +68,13 @@ class PastTask:
         """Decides how it ended, now or as soon as its keeper lets go."""
         if not self._birth.lock():
             self._loop.after(RETRY_SECONDS, self.look)
+            return
+        outside, self._outside = self._outside, None
+        if outside is not None:
+            from gpulayer.runtime.outside import Ender  # few tasks have need of it
+
+            marker = self._intent["marker"]
+            Ender(self._loop, self._children, outside, marker, lambda _: self.look()).begin()
             return
         ending = self._birth.exit()
         if ending is None:

@@ -68,7 +68,7 @@ class Roster:
         for task_id, intent in list(self._journal.tasks.items()):
             stem = self._stem_of(task_id)
             if PastTask.ever_ran(stem):
-                past = PastTask(self._loop, intent, stem, self._clock, self._ended)
+                past = PastTask(self._loop, intent, stem, self._clock, self._ended, self.children)
                 self._tasks[task_id] = self.running[task_id] = past
                 past.look()
             else:
@@ -94,6 +94,8 @@ class Roster:
             "leaf": leaf_path,
             "marker": f"{launches.MARKER}={launches.marker(request)}",
         }
+        if "outside" in request:
+            intent["outside"] = request["outside"]
         try:
             self._journal.intent(intent)
         except OSError as error:

@@ -23,8 +23,13 @@ def sweep(home: str) -> int:
     if lock is None:
         return 0
     try:
-        intents = journal.read(os.path.join(home, "sup", "journal"))
-        return sum(end(intent) for intent in intents.values())
+        intents = journal.read(os.path.join(home, "sup", "journal")).values()
+        for intent in intents:
+            if "outside" in intent:
+                from gpulayer.runtime.outside import end_now
+
+                end_now(intent)
+        return sum(end(intent) for intent in intents)
     finally:
         lock.release()
 

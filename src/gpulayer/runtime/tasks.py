@@ -163,7 +163,7 @@ class Task:
     def lose(self, message: str) -> None:
         """Its keeper is dead and nothing of it lives. What the keeper wrote before still counts."""
         written = self._birth.exit()
-        self._finish(written or exits.lost(self._started_at, self._clock(), message))
+        self._end_outside(written or exits.lost(self._started_at, self._clock(), message))
 
     def describe(self) -> dict[str, Any]:
         return {
@@ -202,7 +202,7 @@ class Task:
         elif kind == "refused":
             self.refusal = {key: event[key] for key in ("code", "message", "errno")}
         elif kind == "empty":
-            self._finish(event["exit"])
+            self._end_outside(event["exit"])
         elif kind == "orphaned":
             self._orphaned(self)
         elif self._attach is not None:
@@ -223,6 +223,25 @@ class Task:
     def _run_out(self) -> None:
         self._body.blame(exits.TIMEOUT)
         self._ladder.climb("term", self._request.get("grace_seconds") or 0)
+
+    def _end_outside(self, ending: dict[str, Any]) -> None:
+        """What an engine runs for it ends before it is over."""
+        outside = self._request.get("outside")
+        if outside is None:
+            self._finish(ending)
+            return
+        from gpulayer.runtime.outside import Ender, may_live  # few tasks have need of it
+
+        def over(why: str) -> None:
+            if why:
+                self._segment.note(why)
+            self._finish(ending)
+
+        if may_live(ending):
+            marker = f"{launches.MARKER}={launches.marker(self._request)}"
+            Ender(self._loop, self._children, outside, marker, over).begin()
+        else:
+            self._finish(ending)
 
     def _finish(self, ending: dict[str, Any]) -> None:
         crash.point("supervisor-ended")

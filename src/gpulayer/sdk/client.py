@@ -98,6 +98,10 @@ class Client:
         """Queue many jobs of one origin, in order. Each batch is accepted whole or not at all.
         `brings`: options whose `source` and `inputs` travel along, for all of them at once."""
         _require_imported()
+        if any(spec.get("image") for spec in specs):
+            from gpulayer.sdk.images import with_digests
+
+            specs = with_digests(specs)
         self._wire()  # the supervisor is there once a plane is
         specs, origin = self._carried(specs, origin or {}, brings or {})
         made, envelope = self._submitter.origin(origin)

@@ -8,6 +8,7 @@ them.
     supervisor_link  the connection to the supervisor, which owns every process
     task_work      what is done around one task, at once or on a thread of its own
     task_runner    the steps before a task's start and after its end (package `steps`)
+    images         container images for jobs that name one, and the engine that runs them
     environments   what is installed for jobs that name requirements
     machine        what this machine has, reported as it becomes known
     process        one worker put together; its lock

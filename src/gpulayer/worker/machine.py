@@ -19,6 +19,7 @@ from gpulayer.gpu.discovery import discover_fast, discover_gpus, with_gpus
 from gpulayer.gpu.frameworks import Drivers
 from gpulayer.gpu.interpreters import describe, find_interpreters
 from gpulayer.gpu.machine import Machine
+from gpulayer.worker.images.engine import Engines
 
 _REAL = "import sys; print(sys.executable)"
 _PROBE_SECONDS = 10.0
@@ -35,9 +36,11 @@ class ThisMachine:
         python: str = "",
         data: Iterable[str] = (),
         secrets: tuple[str, ...] | None = (),
+        engines: Engines | None = None,
     ) -> None:
         """`folder` is where workspaces are made, `python` the worker's own; empty: this one. `data`
-        are the names of its data sets, `secrets` those that it gives."""
+        are the names of its data sets, `secrets` those that it gives, `engines` what may run
+        images."""
         self._machine = Machine(environ=dict(os.environ if environ is None else environ))
         self._lock = Lock()
         self._chosen = python if python != sys.executable else ""
@@ -47,6 +50,9 @@ class ThisMachine:
             data=tuple(sorted(data)),
             secrets=secrets,
         )
+        self._engines = engines
+        if engines is None or not engines.programs:
+            self._known = dataclasses.replace(self._known, containers="", containers_note="neither")
         self._has_sign = self._known.gpus is None
 
     def at_once(self) -> dict[str, Any]:
@@ -66,12 +72,23 @@ class ThisMachine:
         falls ill, and a foreign process comes and goes."""
         return self._has_sign
 
+    @property
+    def asks_again(self) -> bool:
+        """The same, and whether an engine for images may answer later: its daemon may be down."""
+        return self._has_sign or (
+            self._engines is not None
+            and bool(self._engines.programs)
+            and self._engines.known is None
+        )
+
     def ask(self, told: Callable[[dict[str, Any]], None]) -> None:
         """Ask the drivers and look for Pythons; `told` after each. Takes seconds at most."""
         if self.has_drivers:
             report = discover_gpus(self._machine, _pids_of_jobs())
             with self._lock:
                 self._known = with_gpus(self._known, report)
+            told(self.at_once())
+        if self._look_for_engine():
             told(self.at_once())
         if self._chosen:
             self._add([self._look_at(self._chosen)])
@@ -81,6 +98,17 @@ class ThisMachine:
         if found:
             self._add(found)
             told(self.at_once())
+
+    def _look_for_engine(self) -> bool:
+        """Whether there is news of it."""
+        if self._engines is None or not self._engines.programs or self._known.containers:
+            return False
+        found = self._engines.find()
+        with self._lock:
+            before = self._known
+            name, note = ("", self._engines.note) if found is None else (found.name, "")
+            self._known = dataclasses.replace(before, containers=name, containers_note=note)
+            return self._known != before
 
     def probe(self, paths: Iterable[str]) -> dict[str, Any]:
         """Look at these interpreters too; everything that is known then. One that is none has no

@@ -17,6 +17,9 @@ from gpulayer.worker.channel import WorkerChannel
 from gpulayer.worker.driver import Driver
 from gpulayer.worker.environments.store import Environments
 from gpulayer.worker.events import CapabilitiesChanged
+from gpulayer.worker.images.engine import Engines
+from gpulayer.worker.images.store import Images
+from gpulayer.worker.images.sweep import sweep as sweep_containers
 from gpulayer.worker.lock import WorkerLock
 from gpulayer.worker.machine import ThisMachine
 from gpulayer.worker.secrets.book import Book
@@ -68,10 +71,12 @@ class Worker:
         self._environ = dict(os.environ if outside.environ is None else outside.environ)
         there = [name for name, path in outside.data.items() if os.path.exists(path)]
         self._book = Book(outside.secrets, self._environ, clock)
+        engines = Engines(self._environ)
         self._machine = ThisMachine(
-            outside.tasks, self._environ, self._python, there, self._book.names()
+            outside.tasks, self._environ, self._python, there, self._book.names(), engines
         )
         beside = os.path.dirname(outside.tasks)
+        self._images = Images(os.path.join(beside, "images"), outside.tasks, clock, engines)
         self._environments = Environments(
             os.path.join(beside, "environments"), outside.tasks, clock
         )
@@ -134,6 +139,7 @@ class Worker:
                 data=self._outside.data,
                 secrets_allowed=self._book,
                 environments=self._environments,
+                images=self._images,
                 worker=name or capabilities["hostname"],
             ),
             self._clock,
@@ -168,8 +174,16 @@ class Worker:
                 self._machine.ask(lambda found: driver.post(CapabilitiesChanged(found)))
             except Exception as error:
                 self._outside.on_error(error)
-            if not self._machine.has_drivers or driver.left.wait(DISCOVER_SECONDS):
+            self._clear_containers(driver)
+            if not self._machine.asks_again or driver.left.wait(DISCOVER_SECONDS):
                 return
+
+    def _clear_containers(self, driver: Driver) -> None:
+        """Those of tasks that nobody knows any more."""
+        try:
+            sweep_containers(self._images.engines, self._outside.tasks, driver.held)
+        except OSError as error:
+            self._outside.on_error(error)
 
     def _tidy(self) -> None:
         driver = self._driver
@@ -180,6 +194,8 @@ class Worker:
                 leftovers.sweep(self._outside.tasks, held, now, WORKSPACE_BYTES)
                 self._cache.tidy()
                 self._environments.trim()
+                self._images.trim()
+                self._clear_containers(driver)
             except OSError as error:  # the next time again
                 self._outside.on_error(error)
 

@@ -96,6 +96,7 @@ def note_of(assignment: Assignment) -> dict[str, Any]:
         "outputs": list(assignment.spec.get("outputs") or ()),
         "folder": _own_folder(assignment, workload),
         **({"gang": assignment.gang["id"]} if assignment.gang else {}),
+        **({"image": True} if assignment.spec.get("image") else {}),
     }
 
 

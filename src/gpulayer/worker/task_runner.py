@@ -20,6 +20,7 @@ from gpulayer.worker.artifact_cache import ArtifactCache
 from gpulayer.worker.channel import WorkerChannel
 from gpulayer.worker.environments.building import TakenBackError
 from gpulayer.worker.environments.store import Environments
+from gpulayer.worker.images.store import Images
 from gpulayer.worker.instructions import Collect
 from gpulayer.worker.secrets.book import Book
 from gpulayer.worker.slots import note_of
@@ -29,6 +30,7 @@ from gpulayer.worker.steps import (
     environ,
     environment,
     hiding,
+    image,
     plan,
     secrets,
     staging,
@@ -54,7 +56,9 @@ STEPS: tuple[Callable[[TaskPlan], None], ...] = (
     staging.stdin,
     secrets.resolve,
     environment.provide,
+    image.provide,
     workload.choose,
+    image.wrap,
 )
 
 
@@ -77,6 +81,7 @@ class TaskRunner:
         worker: str = "",
         data: Mapping[str, str] | None = None,
         secrets_allowed: Book | None = None,
+        images: Images | None = None,
     ) -> None:
         """`folder` holds one folder per task. `environ`, `interpreter`, the name `worker`,
         `data` (where each data set is) and `secrets_allowed` (None: none) are the worker's."""
@@ -88,6 +93,7 @@ class TaskRunner:
         self._data = data or {}
         self._book = secrets_allowed or Book("", environ, clock)
         self._environments = environments
+        self._images = images
         self._worker = worker
 
     def prepare(
@@ -114,6 +120,7 @@ class TaskRunner:
             watch,
             self._book,
             self._data,
+            self._images,
         )
         told = self._told_steps(assignment)
         spent: dict[str, float] = {}
@@ -139,7 +146,8 @@ class TaskRunner:
 
     def waits_long(self, assignment: Assignment) -> bool:
         """Whether `prepare` may take minutes."""
-        return not {environment.provide, secrets.resolve}.isdisjoint(self._told_steps(assignment))
+        long = {environment.provide, secrets.resolve, image.provide}
+        return not long.isdisjoint(self._told_steps(assignment))
 
     def refused(self, error: Exception) -> Exit:
         """The end of a task that never began because of `error`."""
@@ -148,6 +156,8 @@ class TaskRunner:
     def collect_plain(self, order: Collect) -> Exit | None:
         """The end of a command that left nothing but its exit; None: `collect` has work to do."""
         note = order.note
+        if note.get("image"):
+            return None  # its engine may have something to say
         if note.get("kind") != "command" or note.get("secrets") or note.get("outputs"):
             return None
         if not note.get("folder"):
@@ -161,6 +171,8 @@ class TaskRunner:
         outputs now; `SupervisorGone`: nobody to ask about its secrets; ask again."""
         folder = self._folder_of(order.task_id)
         end = ending.of_process(order.exit)
+        if order.note.get("image"):
+            end = self._of_container(end, folder)
         if order.note.get("kind") == "function":
             end = ending.with_result(end, plan.result_file(folder))
         elif order.note.get("kind") == "distributed":
@@ -176,6 +188,12 @@ class TaskRunner:
             left = collect.left_behind(work, plan.staged(folder) | taken)
             end = dataclasses.replace(end, left=left)
         return hiding.without_secrets(end, clean) if order.note.get("secrets") else end
+
+    def _of_container(self, end: Exit, folder: str) -> Exit:
+        told = ending.of_container(end, image.end_file(folder))
+        if told is not end and self._images is not None:
+            self._images.doubt()
+        return told
 
     def forget_empty(self, task_id: str) -> bool:
         """Remove what is left where that is nothing but empty folders; False: `forget` must."""
@@ -195,6 +213,7 @@ class TaskRunner:
             staging.stdin: ("stdin", spec.get("stdin")),
             secrets.resolve: (secrets.PHASE, runs),
             environment.provide: (environment.PHASE, environment.is_asked(spec)),
+            image.provide: (image.PHASE, spec.get("image")),
         }
         return {step: name for step, (name, brought) in brings.items() if brought}
 
@@ -235,6 +254,7 @@ def _start_message(task: TaskPlan, preparation: Preparation | None) -> dict[str,
         "redact": [list(pair) for pair in task.redact],
         "stdin": task.stdin or ("attach" if attached else "null"),
         "unbuffered": attach_id is None,
+        **({"outside": task.outside} if task.outside else {}),
         **({"pipes": task.pipes, "rank": segments.LAUNCHER} if task.pipes else {}),
         "log_limit_bytes": LOG_BYTES,
         "note": note_of(assignment)

@@ -18,7 +18,6 @@ DIRECT = {"kind": "distributed", "entrypoint": "train.py", "launcher": "direct"}
         ({**command(), "workload": DIRECT}, ["workload.launcher"]),
         (command(after=[{"job": "a"}]), ["after"]),
         (command(environment={"preload": ["a"]}), ["environment.preload"]),
-        (command(image="a:b"), ["image"]),
         (command(array={"count": 1}), ["array"]),
         (command(checkpoint={"path": "a"}), ["checkpoint"]),
         (command(cache=True), ["cache"]),

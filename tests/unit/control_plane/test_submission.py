@@ -31,9 +31,18 @@ def test_a_bad_spec_is_refused_with_all_its_problems() -> None:
 def test_what_is_not_built_is_refused_by_name() -> None:
     with Env() as env:
         with pytest.raises(RefusedError) as raised:
-            env.submit(image="python:3.12")
+            env.submit(checkpoint={"path": "ck"})
         assert _slug(raised) == "not-yet"
-        assert "image" in str(raised.value)
+        assert "checkpoint" in str(raised.value)
+
+
+def test_an_image_is_named_by_its_digest() -> None:
+    with Env() as env:
+        with pytest.raises(RefusedError) as raised:
+            env.submit(image="python:3.12")
+        assert _slug(raised) == "image-unresolved"
+        image = f"python:3.12@sha256:{'0' * 64}"
+        assert env.plane.job(env.submit(image=image))["spec"]["image"] == image
 
 
 def test_a_batch_is_accepted_whole_or_not_at_all() -> None:

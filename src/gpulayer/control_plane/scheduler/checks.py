@@ -155,6 +155,15 @@ def _by_name(check: str, noun: str, wanted: Iterable[str], had: Set[str]) -> tup
     )
 
 
+def _image(need: bool, have: tuple[str | None, str]) -> tuple[Check, ...]:
+    text = "Podman or Docker, for its image"
+    engine, note = have
+    if engine is None:
+        return (Check("image", Fit.UNKNOWN, text, "not been looked at yet"),)
+    fit = Fit.YES if engine else Fit.NEVER
+    return (Check("image", fit, text, engine or note or "neither", _gap(fit)),)
+
+
 def _gpus(need: devices.GpuNeed, have: GpuFact) -> tuple[Check, ...]:
     return devices.funnel(need, have).checks
 
@@ -234,6 +243,12 @@ RULES: tuple[Rule, ...] = (
         lambda s: (s.secrets, s.secrets_here) if s.secrets else None,
         lambda n, m: (m.caps.secrets, m.view.target == "local"),
         _secrets,
+    ),
+    Rule(
+        "image",
+        lambda s: s.image or None,
+        lambda n, m: (m.caps.containers, m.caps.containers_note),
+        _image,
     ),
     Rule(
         "python",

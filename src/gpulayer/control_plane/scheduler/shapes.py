@@ -32,8 +32,10 @@ def shape_of(spec: Mapping[str, Any], origin: Mapping[str, Any]) -> Shape:
     profile = PROFILES.get(resources.get("profile") or "")
     accelerator = resources.get("accelerator") or (profile.accelerator if profile else "cpu")
     gpus = resources.get("gpu_count") or (0 if accelerator == "cpu" else 1)
-    implied = profile.frameworks if profile else {}
-    if workload.get("kind") == "distributed" and workload.get("launcher") != "direct":
+    image = bool(spec.get("image"))
+    implied = profile.frameworks if profile and not image else {}
+    is_gang = workload.get("kind") == "distributed"
+    if is_gang and workload.get("launcher") != "direct" and not image:
         implied = {"torch": "", **implied}  # its launcher is torchrun
     frameworks = _frameworks(implied, resources.get("frameworks"))
     python = resources.get("python")
@@ -47,7 +49,7 @@ def shape_of(spec: Mapping[str, Any], origin: Mapping[str, Any]) -> Shape:
     own = here and bool(origin.get("interpreter"))  # the origin of a job that has its terminal
     if own and targets == ("local",):
         secrets = ()  # its own terminal is looked at when it begins
-    nodes = (workload.get("num_workers") or 1) if workload.get("kind") == "distributed" else 1
+    nodes = (workload.get("num_workers") or 1) if is_gang else 1
     return Shape(
         accelerator=accelerator,
         gpus=gpus,
@@ -69,6 +71,7 @@ def shape_of(spec: Mapping[str, Any], origin: Mapping[str, Any]) -> Shape:
         data_here=tuple(name for name in data if variable(name) in offered),
         secrets=secrets,
         secrets_here=own and bool(secrets),
+        image=image,
         nodes=nodes,
         distinct=nodes > 1 and placement.get("strategy") == "spread",
         targets=tuple(dict.fromkeys(targets)),

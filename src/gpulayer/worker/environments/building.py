@@ -64,10 +64,15 @@ class Ended:
 
 
 def run(
-    command: Sequence[str], folder: str, environ: Mapping[str, str], patience: Patience
+    command: Sequence[str],
+    folder: str,
+    environ: Mapping[str, str],
+    patience: Patience,
+    look: Callable[[int], None] = lambda output: None,
 ) -> Ended:
     """Run it in `folder`, which it makes a part of. Whatever ends the wait, nothing of it is left
-    then. Raises OSError where it cannot be begun, and what `patience` does."""
+    then. `look` is called again and again with a descriptor of what it printed so far, which others
+    move too. Raises OSError where it cannot be begun, and what `patience` does."""
     with tempfile.TemporaryFile() as output:
         begun = subprocess.Popen(
             builder.words(command),
@@ -83,6 +88,7 @@ def run(
         try:
             while begun.poll() is None:
                 patience.check()
+                look(output.fileno())
                 select.select([pin] if pin >= 0 else [], (), (), LOOK_SECONDS)
         finally:
             begun.stdin.close()

@@ -28,6 +28,8 @@ _REASONS = {
     "interpreter-gone": Reason.NOT_FOUND,
     "disk-full": Reason.DISK_FULL,
     "port-taken": Reason.PORT_TAKEN,
+    "command-not-found": Reason.NOT_FOUND,
+    "not-executable": Reason.NOT_EXECUTABLE,
 }
 
 
@@ -97,6 +99,17 @@ def _without_ranks(ending: Exit, folder: str, *, began: bool) -> Exit:
     if began:
         return ending
     return replace(ending, message=f"the launcher ended before any rank began: {ending.message}")
+
+
+def of_container(ending: Exit, path: str) -> Exit:
+    """Add why its engine could not run it, where that is the reason."""
+    if ending.outcome != TaskState.FAILED:
+        return ending
+    why = _read(path, {"slug": "str", "message": "str"})
+    if why is None or why.get("slug") not in SLUGS or "message" not in why:
+        return ending
+    reason = _REASONS.get(why["slug"], Reason.PREPARATION)
+    return replace(ending, reason=reason, message=why["message"], error=why)
 
 
 def with_result(ending: Exit, path: str) -> Exit:

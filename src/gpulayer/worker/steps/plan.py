@@ -14,6 +14,7 @@ from gpulayer.contracts.messages import Assignment
 from gpulayer.errors import PreparationError
 from gpulayer.worker.artifact_cache import ArtifactCache
 from gpulayer.worker.environments.store import Environments
+from gpulayer.worker.images.store import Image, Images
 from gpulayer.worker.secrets.book import Book
 
 Lookup = Callable[[str, Sequence[str]], Mapping[str, str | None]]
@@ -52,6 +53,7 @@ class TaskPlan:
     """What the worker's owner lets jobs have."""
     data: Mapping[str, str] = field(default_factory=dict)
     """Data sets that the worker has declared: where each is."""
+    images: Images | None = None
 
     argv: list[str] = field(default_factory=list)
     set: dict[str, str] = field(default_factory=dict)
@@ -64,6 +66,10 @@ class TaskPlan:
     """A file to be read as standard input."""
     python: str | None = None
     """Of the environment that was prepared for it."""
+    image: Image | None = None
+    """That it runs in."""
+    outside: dict[str, Any] | None = None
+    """What ends its container: see `runtime.outside`."""
     notes: dict[str, str] = field(default_factory=dict)
     """Step -> what it came to, for people."""
     pipes: list[dict[str, Any]] = field(default_factory=list)

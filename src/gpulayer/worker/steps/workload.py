@@ -16,7 +16,10 @@ from gpulayer.worker.steps.plan import TaskPlan
 RESULT_BYTES = 1 << 20
 """Longest result of a function, as JSON text."""
 
-_RUNNER = os.path.join(os.path.dirname(__file__), "..", "..", "runtime", "function_runner.py")
+RUNTIME = os.path.realpath(os.path.join(os.path.dirname(__file__), "..", "..", "runtime"))
+IMAGE_PYTHON = "python3"
+"""What runs a function or a launcher in an image."""
+_RUNNER = os.path.join(RUNTIME, "function_runner.py")
 
 
 def choose(task: TaskPlan) -> None:
@@ -28,17 +31,21 @@ def choose(task: TaskPlan) -> None:
         _write_call(task, work["entrypoint"], work.get("args"), work.get("kwargs"))
         task.argv = [
             _interpreter(task),
-            os.path.realpath(_RUNNER),
+            _RUNNER,
             plan.call_file(task.folder),
             plan.result_file(task.folder),
         ]
     else:
         task.argv = list(task.workload["command"])
+        if task.image is not None:
+            return  # what it finds there is its own affair
         if task.argv[0] == "python" or (task.python and task.argv[0] == task.base_python()):
             task.argv[0] = _interpreter(task)  # a client spells `python` out where PATH lacks it
 
 
 def _interpreter(task: TaskPlan) -> str:
+    if task.image is not None:
+        return IMAGE_PYTHON
     return task.python or task.base_python()
 
 
@@ -47,7 +54,7 @@ def _launch(task: TaskPlan, python: str) -> None:
     work = task.workload
     if work.get("function"):
         _write_call(task, work["function"], work.get("function_args"), work.get("function_kwargs"))
-        program = [python, "-u", os.path.realpath(_RUNNER), plan.call_file(task.folder)]
+        program = [python, "-u", _RUNNER, plan.call_file(task.folder)]
         ranks.lay(task, python, program, results=True)
     else:
         here = "" if _is_elsewhere(task) else task.assignment.origin.get("script")

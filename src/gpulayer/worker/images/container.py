@@ -1,0 +1,147 @@
+"""One task's container: its name, its options, and the file that `runtime.container_shim` reads.
+
+It sees what the job would see as a plain command, where that has a meaning inside an image: the
+same folders at the same paths, the same user, the network and the shared memory of the machine. Of
+environments it has the image's own, and what the job is told by name. An image's entrypoint is not
+run: the command is the command.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gpulayer.errors import PreparationError
+from gpulayer.worker.images.engine import Engine
+from gpulayer.worker.images.trying import Found
+
+HOME_LABEL, TASK_LABEL = "gpulayer.home", "gpulayer.task"
+_SHIM = os.path.realpath(
+    os.path.join(os.path.dirname(__file__), "..", "..", "runtime", "container_shim.py")
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """What a container is made of."""
+
+    name: str
+    labels: Mapping[str, str]
+    folders: Sequence[str]
+    """Seen inside where they are outside."""
+    cwd: str
+    gpus: Sequence[str] = ()
+    memory_gb: float | None = None
+    cpu_cores: float | None = None
+
+
+def home_of(tasks: str) -> str:
+    """One worker's name among all of this machine."""
+    return hashlib.sha256(os.fsencode(os.path.realpath(tasks))).hexdigest()[:12]
+
+
+def name_of(tasks: str, task_id: str, fence: int) -> str:
+    return f"gpulayer-{home_of(tasks)}-{task_id}-{fence}"
+
+
+def options_of(box: Box, engine: Engine) -> list[str]:
+    """Less name, labels and limits. Raises `image-failed` for a folder that cannot be named."""
+    uid, gid = os.geteuid(), os.getegid()
+    options = [
+        "--network", "host", "--ipc", "host", "--user", f"{uid}:{gid}", "--workdir", box.cwd,
+        "--entrypoint", "", "--log-driver", "none", "--security-opt", "label=disable",
+        "--pids-limit", "-1",
+    ]  # fmt: skip
+    if engine.is_podman and uid != 0:
+        options += ["--userns", "keep-id"]
+    for folder in outermost(box.folders):
+        options += _mount(folder)
+    return [*options, *_devices(box.gpus, engine)]
+
+
+def limits_of(box: Box) -> list[str]:
+    """Of memory and cores, where the job has named some."""
+    found = []
+    if box.memory_gb is not None:
+        found += ["--memory", f"{round(box.memory_gb * 1e9)}b"]
+    if box.cpu_cores is not None:
+        found += ["--cpus", f"{box.cpu_cores:g}"]
+    return found
+
+
+def plan_of(
+    box: Box,
+    engine: Engine,
+    image: str,
+    command: Sequence[str],
+    names: Iterable[str],
+    found: Found,
+    pidfile: str,
+) -> dict[str, Any]:
+    """What the shim is told. `names` are the variables that the job is given."""
+    options = ["--name", box.name, "--pull", "never"]
+    if engine.is_podman:
+        options += ["--rm", "--pidfile", pidfile, "--stop-timeout", "0"]
+    for key, value in box.labels.items():
+        options += ["--label", f"{key}={value}"]
+    limits = limits_of(box) if found.has_groups else []
+    return {
+        "engine": engine.name,
+        "program": engine.program,
+        "environ": dict(engine.environ),
+        "names": list(names),
+        "options": [*options, *options_of(box, engine), *limits, *found.ulimits],
+        "image": image,
+        "command": list(command),
+        "name": box.name,
+        "pidfile": pidfile if engine.is_podman else "",
+    }
+
+
+def write(path: str, plan: Mapping[str, Any]) -> list[str]:
+    """The words that run it."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        json.dump(plan, file)
+    return [sys.executable, "-I", "-S", _SHIM, path]
+
+
+def outermost(folders: Iterable[str]) -> list[str]:
+    """Each once, less those that lie in another one."""
+    kept: list[str] = []
+    for folder in sorted(set(folders), key=lambda path: (len(path), path)):
+        if not any(folder == other or folder.startswith(f"{other}/") for other in kept):
+            kept.append(folder)
+    return kept
+
+
+def _mount(folder: str) -> list[str]:
+    if ":" not in folder:
+        return ["--volume", f"{folder}:{folder}"]
+    if any(sign in folder for sign in ',"\n'):
+        raise PreparationError(
+            "image-failed",
+            f"the folder {folder} cannot be named to an engine",
+            why="its name has a colon and a comma, a quote or a line break",
+            hint="mv",
+        )
+    return ["--mount", f"type=bind,source={folder},target={folder}"]
+
+
+def _devices(gpus: Sequence[str], engine: Engine) -> list[str]:
+    """By the Container Device Interface. Docker before 25 knows it under its own option alone."""
+    if not gpus:
+        return []
+    if not engine.is_podman and _major(engine.version) < 25:
+        return ["--gpus", f'"device={",".join(gpus)}"']
+    return [word for gpu in gpus for word in ("--device", f"nvidia.com/gpu={gpu}")]
+
+
+def _major(version: str) -> int:
+    digits = version.partition(".")[0]
+    return int(digits) if digits.isdigit() else 0
