@@ -14,7 +14,9 @@ from gpulayer.cli.flags import spec_from
 from gpulayer.cli.table import VERBS
 from gpulayer.errors import GPULayerError
 
-SHELL = frozenset("cd chmod df echo export kill ls mkdir mv pip python read sed tar unset".split())
+SHELL = frozenset(
+    "cd chmod df docker echo export kill ls mkdir mv pip podman python read sed tar unset".split()
+)
 """Other programs that a message may name."""
 STARTING = ("run", "submit", "plan")
 

@@ -101,7 +101,7 @@ FLAGS: dict[str, Flag] = {
     "env": _flag("-e", "--env", about="Set K=V for the job, or pass K on.", metavar="K[=V]",
                  multiple=True),
     "env_file": _flag("--env-file", about="Read K=V lines from a file.", metavar="FILE",
-                      multiple=True),
+                      multiple=True, advanced=True),
     "secret": _flag("--secret", about="Give the job a secret by name: NAME, NAME=ENV or "
                     "NAME=@FILE; elsewhere, one that the worker gives.", metavar="NAME",
                     multiple=True),
