@@ -31,7 +31,7 @@ class WorkerLock:
             return False
         self._fd = fd
         self.note(self.noted())
-        os.register_at_fork(after_in_child=self.release)
+        os.register_at_fork(after_in_child=self._close)
         return self.in_place()
 
     @property
@@ -61,7 +61,12 @@ class WorkerLock:
         return os.pread(self._fd, 100, 0).decode(errors="replace").partition("\n")[0]
 
     def release(self) -> None:
-        """Twice-safe."""
+        """Twice-safe. A process that is just being started may have the file open as well."""
+        if self._fd >= 0:
+            fcntl.flock(self._fd, fcntl.LOCK_UN)
+        self._close()
+
+    def _close(self) -> None:
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
