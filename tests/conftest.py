@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.support.object_stores import Moto, ObjectStore, Rclone
 from tests.support.postgres import PostgresServer
 
 settings.register_profile(
@@ -49,6 +50,26 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def postgres() -> Iterator[PostgresServer]:
     """A PostgreSQL server for all tests of this process; see `tests.support.postgres`."""
     server = PostgresServer()
+    try:
+        yield server
+    finally:
+        server.close()
+
+
+@pytest.fixture(scope="session")
+def moto() -> Iterator[ObjectStore]:
+    """An object store for all tests of this process; see `tests.support.object_stores`."""
+    yield from _running(Moto)
+
+
+@pytest.fixture(scope="session")
+def rclone() -> Iterator[ObjectStore]:
+    """Another one, of other makers."""
+    yield from _running(Rclone)
+
+
+def _running(kind: type[ObjectStore]) -> Iterator[ObjectStore]:
+    server = kind()
     try:
         yield server
     finally:

@@ -232,6 +232,23 @@ _TABLE: tuple[Slug, ...] = (
     Slug("folder-not-shared", StorageError, 1, 125, 409,
          "Planes that share a database must share one folder for artifacts and logs, on a file "
          "system that all of them mount: `gpulayer serve --artifacts FOLDER`, the same for each."),
+    Slug("bucket-unreachable", StorageError, 5, 125, 507,
+         "The object store does not answer, or not in time; the message carries its own words. "
+         "Nothing was kept; workers wait until it is back. Look at AWS_ENDPOINT_URL and at the way "
+         "there."),
+    Slug("bucket-refused", StorageError, 4, 125, 507,
+         "The object store does not take the keys, or they may not do this, or obstore is missing "
+         "(`pip install 'gpulayer[s3]'`). The plane reads AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY "
+         "and AWS_REGION where it starts; its keys must list, read, write and delete."),
+    Slug("bucket-not-found", StorageError, 3, 125, 507,
+         "The object store has no bucket of that name. Buckets are not made here: make it with the "
+         "store's own tools, or name another with `gpulayer serve --artifacts s3://BUCKET/PREFIX`."),
+    Slug("bucket-full", StorageError, 1, 125, 507,
+         "The object store takes no more, so nothing was kept. `gpulayer gc` removes what no job "
+         "needs."),
+    Slug("bucket-taken", StorageError, 1, 125, 409,
+         "The place in the bucket belongs to another plane, which would remove our artifacts as we "
+         "its. Give each a prefix of its own: `gpulayer serve --artifacts s3://BUCKET/PREFIX`."),
     Slug("newer-database", StorageError, 1, 125, 409,
          "The data folder was written by a newer GPUlayer. Use that version, or another folder."),
     Slug("disk-full", StorageError, 1, 125, 507,

@@ -5,7 +5,7 @@ from __future__ import annotations
 ELSEWHERE = {
     "digest-mismatch": (
         "only a client that sends other bytes than it announces gets it",
-        "unit/artifacts/test_store.py",
+        "unit/artifacts/test_stores.py",
     ),
     "bad-bundle": (
         "only an archive that another program made gets it",
@@ -26,6 +26,11 @@ ELSEWHERE = {
         "store/test_postgres_server.py",
     ),
     "folder-not-shared": ("needs two planes on one database", "store/test_shared_folder.py"),
+    "bucket-unreachable": ("needs an object store that is away", "unit/artifacts/test_bucket.py"),
+    "bucket-refused": ("needs an object store with other keys", "unit/artifacts/test_bucket.py"),
+    "bucket-not-found": ("needs an object store", "unit/artifacts/test_bucket.py"),
+    "bucket-full": ("needs an object store that is full", "unit/artifacts/test_bucket.py"),
+    "bucket-taken": ("needs two planes and an object store", "e2e/test_object_stores.py"),
     "environment-failed": (
         "the words of the installer are its own",
         "e2e/test_environments.py",

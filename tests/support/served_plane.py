@@ -16,6 +16,7 @@ from gpulayer.api.handlers import Handlers
 from gpulayer.api.listener import PRIVATE, Listener
 from gpulayer.api.server import App
 from gpulayer.api.strangers import Limits
+from gpulayer.artifacts.port import ArtifactStore
 from gpulayer.artifacts.store import LocalArtifacts
 from gpulayer.clock import SystemClock, SystemIds
 from gpulayer.control_plane.plane import ControlPlane
@@ -53,12 +54,14 @@ class Host:
 class ServedPlane:
     """Lives in `folder`, and may be ended and begun anew there. Reconciles as a plane does."""
 
-    def __init__(self, folder: Path, **settings: Any) -> None:
+    def __init__(
+        self, folder: Path, artifacts: ArtifactStore | None = None, **settings: Any
+    ) -> None:
         self._folder = folder
         self._settings = Settings(**settings)
         self._sockets = tempfile.mkdtemp(prefix="gpl-")
         self.socket = self._sockets + "/p.sock"
-        self.artifacts = LocalArtifacts(folder / "artifacts")
+        self.artifacts = artifacts or LocalArtifacts(folder / "artifacts")
         for name in ("logs", "uploads"):
             (folder / name).mkdir()
         self._loop = asyncio.new_event_loop()

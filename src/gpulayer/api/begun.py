@@ -34,7 +34,7 @@ class Begun:
 
     def sizes(self, principal: Principal) -> dict[str, int]:
         """Digest -> how much came, of the uploads that this one can go on with."""
-        prefix = f"{_PREFIX}{_of(principal)}-"
+        prefix = f"{_PREFIX}{owner_of(principal)}-"
         found = {}
         with os.scandir(self.folder) as entries:
             for entry in entries:
@@ -50,7 +50,7 @@ class Begun:
         more: its connection is dead and has not heard of it yet."""
         if not _DIGEST.fullmatch(digest):
             raise UsageError("usage", "an artifact is named by its SHA-256: 64 digits, 0-9 and a-f")
-        path = os.path.join(self.folder, f"{_PREFIX}{_of(principal)}-{digest}")
+        path = os.path.join(self.folder, f"{_PREFIX}{owner_of(principal)}-{digest}")
         upload = Upload(self, path, offset)
         self._latest[path] = upload
         return upload
@@ -118,6 +118,7 @@ class Upload:
             raise ConnectionAbortedError("another connection goes on with this upload")
 
 
-def _of(principal: Principal) -> str:
+def owner_of(principal: Principal) -> str:
+    """Who sends, told apart from all others."""
     who = principal.worker_id or principal.owner
     return hashlib.sha256(who.encode()).hexdigest()[:16]

@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from typing import TypeVar
 
 from gpulayer.api.answers import Parked, settle_blocking
-from gpulayer.artifacts.store import LocalArtifacts
+from gpulayer.artifacts.port import ArtifactStore
 from gpulayer.contracts.messages import (
     Acquire,
     Acquired,
@@ -29,7 +29,7 @@ _PIECE = 1 << 20
 class DirectChannel:
     """Each verb runs in its caller's thread. After `close` every call raises `OSError`."""
 
-    def __init__(self, plane: ControlPlane, artifacts: LocalArtifacts) -> None:
+    def __init__(self, plane: ControlPlane, artifacts: ArtifactStore) -> None:
         self._plane = plane
         self._artifacts = artifacts
         self._topic: str | None = None

@@ -7,18 +7,20 @@ first, and goes out as an attachment that no browser interprets.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, BinaryIO
 
 from gpulayer.api.answers import Call, Raw
-from gpulayer.api.begun import Begun
+from gpulayer.api.begun import Begun, owner_of
 from gpulayer.artifacts import mending, packs
-from gpulayer.artifacts.store import LocalArtifacts
+from gpulayer.artifacts.port import ArtifactStore
 from gpulayer.contracts.fitting import fitted
 from gpulayer.errors import RefusedError
 
 _MISSING = {"digests": "tuple[str, ...]"}
+_OFFER = {"size": "int"}
+_ARRIVED = {"name": "str"}
 MISSING_DIGESTS = 20_000
 """Most digests of one question."""
 
@@ -26,18 +28,17 @@ MISSING_DIGESTS = 20_000
 class Files:
     """Part of `handlers.Handlers`, whose docstrings hold for it too."""
 
-    _artifacts: LocalArtifacts
+    _artifacts: ArtifactStore
     _disk: ThreadPoolExecutor
     begun: Begun
 
     def put_artifact(self, call: Call) -> Any:
-        digest = call.path["digest"]
+        digest, path = call.path["digest"], call.body
 
-        def keep(upload: BinaryIO) -> Any:
-            pieces = iter(lambda: upload.read(mending.PIECE), b"")
-            return {"digest": digest, "size": self._artifacts.put_stream(pieces, digest)[1]}
+        def kept() -> Any:
+            return {"digest": digest, "size": self._artifacts.take(path, digest)}
 
-        return self._uploaded(call, keep)
+        return self._disk.submit(kept)
 
     def put_artifacts(self, call: Call) -> Any:
         def keep(upload: BinaryIO) -> Any:
@@ -86,6 +87,39 @@ class Files:
             return {"missing": missing, **({"begun": begun} if begun else {})}
 
         return self._disk.submit(look)
+
+    def link_artifact(self, call: Call) -> Any:
+        """For who takes it from where it lies, and compares it with its name. None: from us."""
+        digest = call.path["digest"]
+        return self._disk.submit(lambda: {"url": self._artifacts.link(digest)})
+
+    def offer_artifact(self, call: Call) -> Any:
+        """The same for an upload: it is no artifact before `arrived_artifact`."""
+        size = fitted("an upload", call.body, _OFFER).get("size") or 0
+        whose = owner_of(call.principal)
+
+        def offered() -> Any:
+            offer = self._artifacts.offer(whose, size)
+            return {"url": offer and offer.url, "name": offer and offer.name}
+
+        return self._disk.submit(offered)
+
+    def arrived_artifact(self, call: Call) -> Any:
+        """Read here and compared, whoever says what it is."""
+        digest, name = call.path["digest"], fitted("an upload", call.body, _ARRIVED).get("name", "")
+        whose = owner_of(call.principal)
+
+        def kept() -> Any:
+            return {"digest": digest, "size": self._artifacts.arrived(whose, name, digest)}
+
+        return self._disk.submit(kept)
+
+    def looked_up(self, digests: Iterable[str], then_do: Callable[[], Future[Any]]) -> Future[Any]:
+        """What a use case does that asks whether these are here. A store on another machine is
+        asked apart: whoever else calls does not wait for it."""
+        if self._artifacts.knows(digests):
+            return then_do()
+        return self._disk.submit(lambda: then_do().result())
 
     def _uploaded(self, call: Call, keep: Callable[[BinaryIO], Any]) -> Future[Any]:
         path = call.body

@@ -23,9 +23,15 @@ from gpulayer.api.rights import Rights
 from gpulayer.api.routes import ROUTES
 from gpulayer.api.speaking import Speaking
 from gpulayer.api.sse import Message, Stream, log_messages
-from gpulayer.api.submissions import SUBMISSION, envelope_of, origin_of, submissions_of
+from gpulayer.api.submissions import (
+    SUBMISSION,
+    envelope_of,
+    named_by,
+    origin_of,
+    submissions_of,
+)
 from gpulayer.api.watching import Watching
-from gpulayer.artifacts.store import LocalArtifacts
+from gpulayer.artifacts.port import ArtifactStore
 from gpulayer.contracts.fitting import fitted
 from gpulayer.contracts.messages import WIRE
 from gpulayer.contracts.principals import Role
@@ -77,13 +83,13 @@ class Host(Protocol):
 class Handlers(Rights, Speaking, Watching, Files):
     """The routes of one plane. Thread-safe."""
 
-    def __init__(self, plane: ControlPlane, artifacts: LocalArtifacts, host: Host) -> None:
+    def __init__(self, plane: ControlPlane, artifacts: ArtifactStore, host: Host) -> None:
         super().__init__()
         self._plane = plane
         self.guard = Guard(plane, HostNames(host.names))
         self._artifacts = artifacts
         self._host = host
-        self._disk = ThreadPoolExecutor(2, "gpulayer-disk")
+        self._disk = ThreadPoolExecutor(4, "gpulayer-disk")
         self.begun = Begun(host.uploads)
 
     @property
@@ -106,13 +112,15 @@ class Handlers(Rights, Speaking, Watching, Files):
         }
 
     def submit(self, call: Call) -> Any:
-        jobs = self._plane.submit(submissions_of([call.body], call.body, call.principal))
+        wanted = submissions_of([call.body], call.body, call.principal)
+        jobs = self.looked_up(named_by(wanted), lambda: self._plane.submit(wanted))
         return then(jobs, lambda accepted: self._plane.job(accepted[0].id))
 
     def submit_batch(self, call: Call) -> Any:
         wanted = fitted("a batch", call.body, _BATCH).get("jobs") or ()
         before = self._plane.last_end()
-        jobs = self._plane.submit(submissions_of(wanted, call.body, call.principal))
+        asked = submissions_of(wanted, call.body, call.principal)
+        jobs = self.looked_up(named_by(asked), lambda: self._plane.submit(asked))
         return then(
             jobs,
             lambda accepted: {

@@ -6,10 +6,11 @@ interpreter, visible devices or an envelope mean nothing here, and are left out.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from gpulayer.contracts.fitting import fitted
+from gpulayer.contracts.named import digests_named
 from gpulayer.contracts.principals import Principal, Role
 from gpulayer.control_plane.submission import Submission
 from gpulayer.errors import UsageError
@@ -36,6 +37,15 @@ def submissions_of(
         Submission(_spec_of(body), origin, body.get("idempotency_key"), envelope, owner)
         for body in bodies
     ]
+
+
+def named_by(wanted: Iterable[Submission]) -> Iterator[str]:
+    """The artifacts that they name. A spec that is none yet names nothing."""
+    for submission in wanted:
+        try:
+            yield from digests_named(submission.spec)
+        except (AttributeError, TypeError):
+            continue
 
 
 def _spec_of(body: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -15,8 +15,10 @@ from typing import Any, BinaryIO, Protocol
 
 from gpulayer.api import transfers
 from gpulayer.api.endpoints import Endpoint, Far
+from gpulayer.api.presigned import LEAST_BYTES, Direct
 from gpulayer.api.wire import Wire
 from gpulayer.artifacts import packs
+from gpulayer.clock import SystemClock
 from gpulayer.contracts.messages import (
     Acquire,
     Acquired,
@@ -25,7 +27,7 @@ from gpulayer.contracts.messages import (
     Report,
     ReportReply,
 )
-from gpulayer.errors import GPULayerError, UnreachableError
+from gpulayer.errors import GPULayerError, StorageError, UnreachableError
 from gpulayer.runtime import crash
 from gpulayer.worker.addresses import own_address
 
@@ -68,6 +70,7 @@ class HttpChannel:
         self._artifacts = connect(self._still_open)
         self._downloads = connect(self._still_open)
         self._uploading, self._downloading = Lock(), Lock()
+        self.direct = Direct(SystemClock(), self._still_open)
         self._calls = Condition()
         self._in_progress = 0
         self._closed = False
@@ -85,6 +88,7 @@ class HttpChannel:
 
     def register(self, message: Register) -> Registered:
         body = self._at_home(message.to_json())
+        self.direct.begin()
         return Registered.from_json(self._post(self._reports, "register", body))
 
     def report(self, message: Report) -> ReportReply:
@@ -134,15 +138,27 @@ class HttpChannel:
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         with self._downloading, open(os.open(path, flags, 0o600), "r+b") as sink:
             sink.seek(0, os.SEEK_END)
-            self._reached(lambda: transfers.download(self._downloads, digest, sink))
+            client = self._downloads
+            if not self._reached(lambda: self.direct.download(client, digest, sink)):
+                self._reached(lambda: transfers.download(client, digest, sink))
 
     def _upload(self, digest: str, size: int, file: BinaryIO) -> None:
         body, client = _FirstBytes(file, size), self._artifacts
         try:
-            self._reached(lambda: transfers.upload(client, digest, body, size, self._still_open))
+            self._reached(lambda: self._sent(client, digest, body, size))
         except OSError:
             self._artifacts.close()  # half a request may have been sent
             raise
+
+    def _sent(self, client: Client, digest: str, body: _FirstBytes, size: int) -> None:
+        """Past the plane where it has nothing of it and there is such a way, else through it."""
+        if size >= LEAST_BYTES:
+            answer = client.call("POST", transfers.MISSING, {"digests": [digest]})
+            if not answer["missing"]:
+                return
+            if not answer.get("begun") and self.direct.upload(client, digest, body, size):
+                return
+        transfers.upload(client, digest, body, size, self._still_open)
 
     def _packed(self, body: bytes) -> Any:
         park = transfers.STORING_SECONDS
@@ -179,6 +195,10 @@ class HttpChannel:
             return exchange()
         except UnreachableError as error:
             raise ConnectionError(error.message) from error
+        except StorageError as error:
+            if error.code != "bucket-unreachable":
+                raise
+            raise ConnectionError(error.message) from error  # it comes back, as a plane does
         finally:
             with self._calls:
                 self._in_progress -= 1

@@ -1,6 +1,11 @@
 """Files that jobs bring and leave, kept by the digest of their bytes.
 
+    port        ArtifactStore: what both stores are to the rest
     store       LocalArtifacts: one folder on this machine
+    bucket      BucketArtifacts: an object store
+    s3            the way to it; `objects` its verbs; `marks` what it is known to hold
+    on_disk     what both do on a disk
+    web         bytes from and to an https address
     collect     what a job left in its output folder, into a store
     bundle      build_source_bundle: a folder of source as one deterministic archive
     listing       which of its files are source; `ignoring` has the patterns, `seen` the memory

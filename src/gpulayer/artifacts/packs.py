@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import BinaryIO
 
-from gpulayer.artifacts.store import LocalArtifacts
+from gpulayer.artifacts.port import ArtifactStore
 from gpulayer.errors import RefusedError, UsageError
 
 HEAD_BYTES = 8 << 20
@@ -22,7 +22,7 @@ def head_of(files: Iterable[tuple[str, int]]) -> bytes:
     return json.dumps([list(file) for file in files], separators=(",", ":")).encode() + b"\n"
 
 
-def unpack(body: BinaryIO, artifacts: LocalArtifacts) -> int:
+def unpack(body: BinaryIO, artifacts: ArtifactStore) -> int:
     """Store them all, each if it is what it is called; the number. What was stored before a
     refusal stays: it is named by its own bytes."""
     files = _head(body)

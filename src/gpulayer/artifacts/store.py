@@ -12,34 +12,37 @@ does not grow with a file's size.
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import hashlib
 import itertools
 import math
 import os
-import re
-import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from io import BufferedReader
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
 
+from gpulayer.artifacts.on_disk import (
+    CHUNK,
+    DIGEST,
+    NEW,
+    SAFE,
+    Asking,
+    Stored,
+    chunks_of,
+    digest_of,
+    mismatch,
+    not_found,
+    not_offered,
+    open_regular,
+    swept,
+    write,
+)
 from gpulayer.artifacts.syncing import flush, make_folder, sync_folder
 from gpulayer.contracts.ids import Digest
-from gpulayer.errors import GPULayerError, NotFoundError, RefusedError, StorageError
+from gpulayer.errors import StorageError
 
-CHUNK = 1 << 20
-
-
-class Stored(NamedTuple):
-    """One artifact as it lies here."""
-
-    digest: Digest
-    size: int
-    touched_at: float
-    """When it was put, or somebody was told that it is here (Unix time)."""
+__all__ = ["CHUNK", "LocalArtifacts", "Stored"]
 
 
 class LocalArtifacts:
@@ -53,33 +56,49 @@ class LocalArtifacts:
         self.folder = Path(folder)
         self._names = itertools.count()
         for made in (self.folder, self.folder / ".new", self.folder / ".damaged"):
-            with _Asking(made):
+            with Asking(made):
                 make_folder(made)
 
     def put_file(self, path: str | os.PathLike[str]) -> tuple[Digest, int]:
         """Keep a copy of a regular file; its last component may not be a symbolic link."""
-        with _open_regular(Path(path)) as source:
-            return self.put_stream(_chunks(source))
+        with open_regular(Path(path)) as source:
+            return self.put_stream(chunks_of(source))
 
     def put_stream(
         self, chunks: Iterable[bytes], expected: str | None = None
     ) -> tuple[Digest, int]:
         """Keep what `chunks` yield. If that is not `expected`, or they raise, nothing is kept."""
         temporary = self._new_path()
-        with _Asking(temporary):
-            descriptor = os.open(temporary, _NEW, 0o400)
+        with Asking(temporary):
+            descriptor = os.open(temporary, NEW, 0o400)
         try:
             with open(descriptor, "wb", buffering=0) as file:
-                digest, size = _write(file, temporary, chunks)
-                with _Asking(temporary):
+                digest, size = write(file, temporary, chunks)
+                with Asking(temporary):
                     os.fsync(file.fileno())
             if expected is not None and digest != expected:
-                raise _mismatch(expected, digest)
+                raise mismatch(expected, digest)
             self._publish(temporary, digest)
         except BaseException:
             temporary.unlink(missing_ok=True)
             raise
         return digest, size
+
+    def take(self, path: str | os.PathLike[str], expected: str) -> int:
+        """Keep a file, which is the store's from now on, whatever becomes of it; its size. It lies
+        on the store's own disk, as an upload does: nothing is copied."""
+        place = Path(path)
+        try:
+            with open_regular(place) as file, Asking(place):
+                digest, size = digest_of(file)
+                os.fchmod(file.fileno(), 0o400)
+                os.fsync(file.fileno())
+            if digest != expected:
+                raise mismatch(expected, digest)
+            self._publish(place, digest)
+        finally:
+            place.unlink(missing_ok=True)
+        return size
 
     def put_many(self, files: Iterable[tuple[str, Iterable[bytes]]]) -> None:
         """Keep each under its announced digest. They are written, then reach the disk together,
@@ -89,14 +108,14 @@ class LocalArtifacts:
         try:
             for digest, chunks in files:
                 temporary = self._new_path()
-                with _Asking(temporary):
-                    descriptor = os.open(temporary, _NEW, 0o400)
+                with Asking(temporary):
+                    descriptor = os.open(temporary, NEW, 0o400)
                 written.append((digest, str(temporary)))
                 with open(descriptor, "wb", buffering=0) as file:
-                    found, _ = _write(file, temporary, chunks)
+                    found, _ = write(file, temporary, chunks)
                 if found != digest:
-                    raise _mismatch(digest, found)
-            with _Asking(self.folder):
+                    raise mismatch(digest, found)
+            with Asking(self.folder):
                 flush([new for _, new in written], self.folder)
                 shelves = {digest[:2]: str(self._place(digest).parent) for digest, _ in written}
                 for shelf in shelves.values():
@@ -116,9 +135,9 @@ class LocalArtifacts:
         What does not match is moved away and raises StorageError `corrupt`.
         """
         path = self.path(digest)
-        file = _open_regular(path)
+        file = open_regular(path)
         try:
-            with _Asking(path):
+            with Asking(path):
                 sound = hashlib.file_digest(file, "sha256").hexdigest() == digest
                 file.seek(0)
             if not sound:
@@ -132,17 +151,30 @@ class LocalArtifacts:
         """Where it lies, not verified. Raises NotFoundError `artifact-not-found`."""
         path = self._place(digest)
         if not path.is_file():
-            raise _not_found(digest)
+            raise not_found(digest)
         return path
 
     def has(self, digest: str) -> bool:
         return self._place(digest).is_file()
 
+    def knows(self, digests: Iterable[str]) -> bool:
+        """Nobody but this disk is ever asked."""
+        return True
+
+    def link(self, digest: str) -> None:
+        """There is no way to it but through us."""
+
+    def offer(self, whose: str, size: int) -> None:
+        """The same."""
+
+    def arrived(self, whose: str, name: str, expected: str) -> int:
+        raise not_offered(name)
+
     def touch(self, digest: str) -> bool:
         """Whether it is here; then it is as young as one that was put just now."""
-        if not _DIGEST.fullmatch(digest):
+        if not DIGEST.fullmatch(digest):
             return False
-        with _Asking(self.folder):
+        with Asking(self.folder):
             try:
                 with self._decided(fcntl.LOCK_SH):
                     os.utime(f"{self.folder}/{digest[:2]}/{digest}")
@@ -155,7 +187,7 @@ class LocalArtifacts:
         or later, and whoever was told that it is here may count on it. Who reads it reads to its
         end."""
         path = self._place(digest)
-        with _Asking(path), self._decided(fcntl.LOCK_EX):
+        with Asking(path), self._decided(fcntl.LOCK_EX):
             try:
                 found = path.lstat()
                 if found.st_mtime >= before:
@@ -180,30 +212,22 @@ class LocalArtifacts:
     ) -> list[tuple[str, int]]:
         """Delete what writers that died left behind, and what was set aside, last touched before
         these Unix times. Name and bytes of each."""
-        swept = []
-        for folder, before in ((".new", unfinished), (".damaged", damaged)):
-            for path in sorted((self.folder / folder).iterdir()):
-                try:
-                    found = path.lstat()
-                    if found.st_mtime < before:
-                        if not dry_run:
-                            path.unlink()
-                        swept.append((f"{folder}/{path.name}", found.st_size))
-                except FileNotFoundError:
-                    continue
-        return swept
+        return [
+            *swept(self.folder, ".new", unfinished, dry_run=dry_run),
+            *swept(self.folder, ".damaged", damaged, dry_run=dry_run),
+        ]
 
     def _new_path(self) -> Path:
         return self.folder / ".new" / f"{os.getpid()}-{id(self)}-{next(self._names)}"
 
     def _place(self, digest: str) -> Path:
-        if not _DIGEST.fullmatch(digest):
-            raise _not_found(digest)
+        if not DIGEST.fullmatch(digest):
+            raise not_found(digest)
         return self.folder / digest[:2] / digest
 
     def _publish(self, temporary: Path, digest: Digest) -> None:
         place = self._place(digest)
-        with _Asking(place):
+        with Asking(place):
             if make_folder(place.parent):
                 sync_folder(self.folder)
             with self._decided(fcntl.LOCK_SH):
@@ -214,7 +238,7 @@ class LocalArtifacts:
     def _decided(self, how: int) -> Iterator[None]:
         """Nobody removes a file while somebody is told that it is here, and the other way round:
         also where several planes share the folder."""
-        lock = os.open(self.folder / ".lock", os.O_RDWR | os.O_CREAT | _SAFE, 0o600)
+        lock = os.open(self.folder / ".lock", os.O_RDWR | os.O_CREAT | SAFE, 0o600)
         try:
             fcntl.flock(lock, how)
             yield
@@ -222,7 +246,7 @@ class LocalArtifacts:
             os.close(lock)
 
     def _damaged(self, path: Path) -> StorageError:
-        with _Asking(path):
+        with Asking(path):
             os.replace(path, self.folder / ".damaged" / path.name)
         return StorageError(
             "corrupt",
@@ -230,79 +254,3 @@ class LocalArtifacts:
             where=str(self.folder / ".damaged" / path.name),
             why="the disk or another program changed it",
         )
-
-
-class _Asking:
-    """Turn what the system says about a path into our errors."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, OSError):
-            raise _refused(self._path, error) from error
-
-
-def _refused(path: Path, error: OSError) -> GPULayerError:
-    slug, message = "disk-error", "The disk refused to read or write an artifact."
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        slug, message = "disk-full", "The disk is full, so the artifact was not kept."
-    elif error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT, errno.ENOTDIR):
-        slug, message = "read-only", "The folder of the artifacts cannot be used."
-    return StorageError(slug, message, where=str(path), why=error.strerror or str(error))
-
-
-def _open_regular(path: Path) -> BufferedReader:
-    try:
-        # Not blocking: opening a FIFO would wait for its writer.
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | _SAFE)
-    except FileNotFoundError as error:
-        raise NotFoundError(
-            "file-not-found", "The file does not exist.", where=str(path)
-        ) from error
-    except OSError as error:
-        why = "it is a symbolic link" if error.errno == errno.ELOOP else error.strerror or ""
-        raise RefusedError("not-allowed", "Cannot read it.", where=str(path), why=why) from error
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise RefusedError("not-allowed", "It is not a regular file.", where=str(path))
-    return open(descriptor, "rb")
-
-
-def _chunks(file: BufferedReader) -> Iterator[bytes]:
-    while chunk := file.read(CHUNK):
-        yield chunk
-
-
-def _write(file: BinaryIO, path: Path, chunks: Iterable[bytes]) -> tuple[Digest, int]:
-    seen, size = hashlib.sha256(), 0
-    for chunk in chunks:
-        seen.update(chunk)
-        size += len(chunk)
-        with _Asking(path):
-            rest = memoryview(chunk)
-            while rest:
-                rest = rest[file.write(rest) :]
-    return Digest(seen.hexdigest()), size
-
-
-def _not_found(digest: str) -> NotFoundError:
-    return NotFoundError(
-        "artifact-not-found", f"There is no artifact {digest[:12]}.", hint="gpulayer ps -a"
-    )
-
-
-def _mismatch(expected: str, digest: str) -> RefusedError:
-    return RefusedError(
-        "digest-mismatch",
-        "The bytes are not those that were announced, so nothing was kept.",
-        why=f"announced {expected[:12]}, received {digest[:12]}",
-    )
-
-
-_DIGEST = re.compile(r"[0-9a-f]{64}")
-_SAFE = os.O_NOFOLLOW | os.O_CLOEXEC
-_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _SAFE

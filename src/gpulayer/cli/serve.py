@@ -74,7 +74,8 @@ def command(
         "advertise": advertise,
         "name": server_name or os.uname().nodename.partition(".")[0],
         "database": _database(database),
-        "artifacts": os.path.abspath(artifacts) if artifacts else "",
+        "artifacts": _artifacts(artifacts),
+        "environ": _for_a_bucket(artifacts),
         "durability": durability or "power",
         "has_worker": not no_worker,
         "chain": os.path.abspath(tls_cert) if tls_cert else "",
@@ -87,6 +88,32 @@ def command(
     daemon.stay(
         "gpulayer.cli.serve_process", places.argv(), json.dumps(asked), [variables.fileno()]
     )
+
+
+def _artifacts(asked: str | None) -> str:
+    """A bucket's address as it is, a folder by its whole path, nothing for the home's own."""
+    if not asked:
+        return ""
+    if asked.startswith("s3://"):
+        from gpulayer.artifacts import s3
+
+        return str(s3.parse(asked))
+    if "://" in asked:
+        raise UsageError(
+            "usage",
+            f"--artifacts {asked.partition('://')[0]}://: artifacts go to a folder or to s3://",
+            hint="gpulayer serve --help",
+        )
+    return os.path.abspath(asked)
+
+
+def _for_a_bucket(artifacts: str | None) -> dict[str, str]:
+    """Where to find it and with which keys: a plane is told nothing else of a terminal."""
+    if not (artifacts or "").startswith("s3://"):
+        return {}
+    from gpulayer.artifacts import s3
+
+    return s3.variables(os.environ)
 
 
 def _database(asked: str | None) -> str:

@@ -37,6 +37,7 @@ def main() -> None:
     render.prepare_streams()
     hardening.harden()
     asked = json.loads(daemon.heard())
+    os.environ.update(asked.pop("environ"))  # for obstore; a daemon that we start gets none of it
     try:
         _serve(Places.from_argv(sys.argv[1:5]), asked)
     except GPULayerError as error:

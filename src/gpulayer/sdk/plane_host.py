@@ -54,7 +54,7 @@ class Kind:
     database: str = ""
     """In place of the home's."""
     artifacts: str = ""
-    """The same, a folder."""
+    """The same: a folder, or a bucket's address."""
     has_worker: bool = True
     variables: tuple[int, ...] = ()
     """For the worker, see `siblings.begin_agent`."""
@@ -75,13 +75,13 @@ class PlaneHost:
         self, places: Places, seat: Seat, claim: Claim | None, kind: Kind | None = None
     ) -> None:
         """Takes `seat` as its own, and ends what `claim` began."""
-        from gpulayer.sdk.wiring import uploads_of
+        from gpulayer.sdk.wiring import folder_of, uploads_of
 
         self._kind = kind or Kind()
         self.kind = self._kind.name
         self.home = places.home
         self.names = () if self._kind.front is None else self._kind.front.names
-        self.uploads = uploads_of(self._kind.artifacts or places.artifacts)
+        self.uploads = uploads_of(folder_of(self._kind.artifacts) or places.artifacts)
         self._places = places
         self._seat = seat
         self._claim = claim

@@ -12,6 +12,8 @@ import threading
 from typing import Any, Literal
 
 from gpulayer.api.handlers import Handlers, Host
+from gpulayer.artifacts import s3
+from gpulayer.artifacts.port import ArtifactStore
 from gpulayer.artifacts.store import LocalArtifacts
 from gpulayer.clock import SystemClock, SystemIds
 from gpulayer.contracts.keeping import TIDY_SECONDS
@@ -39,7 +41,8 @@ class Wired:
         durability: Literal["process", "power"] = "process",
         artifacts: str = "",
     ) -> None:
-        """`database` and `artifacts` replace the home's. Raises what the store raises."""
+        """`database` and `artifacts` (a folder, or a bucket's address) replace the home's. Raises
+        what the store raises."""
         place = f"{os.uname().nodename}:{places.home}"
         self.store = Store(database or places.database, durability=durability, home=place)
         self._news: News | None = None
@@ -47,8 +50,8 @@ class Wired:
         self._collects: threading.Thread | None = None
         self._collects_at = self._clock.monotonic() + TIDY_SECONDS
         try:
-            folder = artifacts or places.artifacts
-            self.artifacts = LocalArtifacts(folder)
+            folder = folder_of(artifacts) or places.artifacts
+            self.artifacts = self._artifacts_in(artifacts, folder, place)
             may_share = bool(self.store.plane)
             logs = shared_logs(self.store, folder, place) if may_share else places.logs
             wakeups = Wakeups()
@@ -71,6 +74,16 @@ class Wired:
                 self._news.close()
             self.store.close()
             raise
+
+    def _artifacts_in(self, said: str, folder: str, place: str) -> ArtifactStore:
+        if not said.startswith(s3.SCHEME):
+            return LocalArtifacts(folder)
+        bucket = s3.Bucket(s3.parse(said), os.environ)  # says so where obstore is missing
+        from gpulayer.artifacts.bucket import BucketArtifacts
+        from gpulayer.sdk import bucket_owner
+
+        bucket_owner.settle(self.store, bucket, place)
+        return BucketArtifacts(bucket, folder)
 
     @property
     def _is_collecting(self) -> bool:
@@ -118,6 +131,11 @@ class Wired:
         self.store.close()
         if self._news is not None:
             self._news.close()
+
+
+def folder_of(artifacts: str) -> str:
+    """Of what `--artifacts` says: a bucket has no folder but the home's, for what is on its way."""
+    return "" if artifacts.startswith(s3.SCHEME) else artifacts
 
 
 def uploads_of(artifacts: str) -> str:

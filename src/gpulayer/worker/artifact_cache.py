@@ -52,19 +52,20 @@ class ArtifactCache:
         self._sound: dict[str, tuple[int, int, int]] = {}
         """Digest -> inode, size and time that it had when it was compared."""
 
-    def open(self, digest: str) -> BinaryIO:
-        """The bytes, from the start. Raises what fetching raises, `digest-mismatch`, OSError."""
+    def open(self, digest: str, fetch: Fetch | None = None) -> BinaryIO:
+        """The bytes, from the start. Raises what fetching raises, `digest-mismatch`, OSError.
+        `fetch`: from somewhere else."""
         for _ in range(_TRIES):
-            path = self._at(digest)
+            path = self._at(digest, fetch or self._fetch)
             try:
                 return open(path, "rb")
             except FileNotFoundError:
                 continue  # it had to make room for another one in this moment
         raise OSError(0, "the cache is too small for what the tasks of this moment need")
 
-    def stage(self, digest: str, target: str) -> None:
+    def stage(self, digest: str, target: str, fetch: Fetch | None = None) -> None:
         """The same bytes as a new file at `target`."""
-        with self.open(digest) as source:
+        with self.open(digest, fetch) as source:
             if _reflinked(source, target):
                 return
             if os.geteuid():
@@ -93,11 +94,11 @@ class ArtifactCache:
                 if is_over:
                     self._drop(entry.name)
 
-    def _at(self, digest: str) -> str:
+    def _at(self, digest: str, fetch: Fetch) -> str:
         path = os.path.join(self._folder, digest)
         with self._fetching[digest]:
             if not self._is_sound(digest, path):
-                self._bring(digest, path)
+                self._bring(digest, path, fetch)
             with self._room:
                 self._use(path)
                 self._make_room(digest)
@@ -115,12 +116,12 @@ class ArtifactCache:
             return False
         return True
 
-    def _bring(self, digest: str, path: str) -> None:
+    def _bring(self, digest: str, path: str, fetch: Fetch, is_last: bool = False) -> None:
         os.makedirs(self._folder, 0o700, exist_ok=True)
         fresh = os.path.join(self._folder, f".{digest}")
         goes_on = os.path.exists(fresh)
         try:
-            self._fetch(digest, fresh)
+            fetch(digest, fresh)
             found = _digest_of(fresh)
             if found != digest:
                 raise RefusedError(
@@ -135,9 +136,12 @@ class ArtifactCache:
             raise  # the next try goes on from there
         except BaseException as error:
             Path(fresh).unlink(missing_ok=True)
-            if not (goes_on and isinstance(error, GPULayerError)):
+            is_other = isinstance(error, RefusedError) and error.code == "digest-mismatch"
+            may_mend = goes_on or (is_other and fetch is self._fetch)
+            if is_last or not (may_mend and isinstance(error, GPULayerError)):
                 raise
-            self._bring(digest, path)  # what an earlier try had left may have been the fault
+            # What an earlier try had left may have been the fault, or the way it came by.
+            self._bring(digest, path, fetch, is_last=True)
 
     def _use(self, path: str) -> None:
         """The time of its last reading says when it was used last; that of its bytes stays."""
