@@ -18,11 +18,17 @@ import pytest
 from gpulayer.sdk.processes import running
 from tests.support.local_home import SECONDS, LocalHome
 from tests.support.served import Served
+from tests.support.wire_tap import WireTap
 
 pytestmark = pytest.mark.e2e
 
 VALUE = "cAnArY-of-the-owner"
-MARKS = (VALUE.encode(), base64.b64encode(VALUE.encode())[:20])
+MARKS = (
+    VALUE.encode(),
+    *(base64.b64encode(b"abc"[:n] + VALUE.encode())[4:20] for n in range(3)),
+)
+"""What is in every way of saying it that a log or a message may have: plain, and base64 at each of
+its shifts."""
 
 
 class Machine(LocalHome):
@@ -153,6 +159,21 @@ def test_what_a_command_prints_reaches_the_job_and_nobody_else(served: Served) -
         assert not held_in(json.dumps([found, events, why(served, job)]).encode())
         assert files_with_it(machine.folder / "home") == []
         assert files_with_it(served.folder) == []
+
+
+def test_no_value_goes_over_the_wire() -> None:
+    """Not even in what a job says: it is cleaned on the worker's machine."""
+    with Served("--no-worker", "--plain") as served, WireTap(served.endpoint.port) as tap:
+        link = served.link(served.invite()).replace(served.said["address"], tap.address)
+        with Machine() as machine:
+            line = f"hf=command:cat {shlex.quote(str(machine.vault))}"
+            machine.gpulayer("join", link, "--name", "tapped", "--secret", line)
+            script = 'echo "$S"; echo "$S" | base64; echo 1 >"$GPULAYER_OUTPUT_DIR/$S"; exit 3'
+            until(served, submitted(served, "tapped", "hf", script), "failed")
+            assert b'"secrets":["hf"]' in tap.heard.replace(b" ", b"")
+            assert b'"exit_code":3' in tap.heard  # what the job said came with its end
+            assert b"vault" not in tap.heard
+            assert not held_in(bytes(tap.heard))
 
 
 FAILING = {

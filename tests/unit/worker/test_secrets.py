@@ -152,7 +152,7 @@ def test_any_other_job_gets_nothing_that_the_owner_did_not_allow(tmp_path: Path)
     for runner in (runner_of(tmp_path, {}), allowing(tmp_path, hf=f"file:{path}")):
         for spec in hostile:
             missing = refused(runner, spec, "secret-missing")
-            assert "worker lab-1 gives no " in missing.message
+            assert "on lab-1 has no value: no " in missing.message
     assert refused(runner, hostile[0], "secret-missing").help == ("gpulayer join --secret=TOKEN",)
 
 

@@ -94,4 +94,4 @@ def _read(fd: int, clock: Clock, is_wanted: Callable[[], bool], seconds: float) 
 
 
 def _no_value(what: str, why: str = "") -> Unusable:
-    return Unusable("secret-missing", f"has no value: {what}", why)
+    return Unusable("secret-missing", f"has no value: {what}", why, "gpulayer help secrets")

@@ -39,7 +39,7 @@ def resolve(task: TaskPlan) -> None:
         except Unusable as error:
             raise PreparationError(
                 error.slug,
-                f"the secret {name} {error.what}",
+                f"the secret {name}{'' if task.here else f' on {task.worker}'} {error.what}",
                 where=f"worker {task.worker}, phase {PHASE}",
                 why=error.why,
                 hint=error.hint,
@@ -82,8 +82,8 @@ def _missing(task: TaskPlan, key: str, source: str) -> Unusable:
     is_joined = is_name(key) and not task.here
     return Unusable(
         "secret-missing",
-        f"has no value: worker {task.worker} gives no {key}",
-        "a worker gives by name what its owner allowed and has a value for; it is allowed there",
+        f"has no value: no {key} is given there",
+        "a worker gives by name what its owner allowed, and has a value for",
         f"gpulayer join --secret={key}" if is_joined else "gpulayer help secrets",
     )
 
