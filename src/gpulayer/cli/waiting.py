@@ -50,7 +50,8 @@ def told_while(text: Callable[[], str], first: float | None, again: float | None
 
 def prepares(phase: str | None) -> str:
     """What of a preparation takes long: `its image: 2 of 5 layers`."""
-    return f"its {phase}" if phase and phase.startswith(("environment", "image")) else ""
+    long = ("environment", "image", "secrets")
+    return f"its {phase}" if phase and phase.startswith(long) else ""
 
 
 def _tell(wire: Wire, job_id: str) -> None:
@@ -64,4 +65,4 @@ def _tell(wire: Wire, job_id: str) -> None:
         why = str(job.get("decision_summary") or job.get("message") or "its turn")
         render.say(f"{job_id} waits: {render.plain(why.removeprefix('waits: '))}")
     elif job["state"] == "scheduled" and (what := prepares(job["phase"])):
-        render.say(f"{job_id} waits: {what} is being prepared")
+        render.say(f"{job_id} prepares {what}")
