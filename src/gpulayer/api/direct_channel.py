@@ -12,6 +12,8 @@ from gpulayer.artifacts.port import ArtifactStore
 from gpulayer.contracts.messages import (
     Acquire,
     Acquired,
+    CheckpointKept,
+    KeepCheckpoint,
     Register,
     Registered,
     Report,
@@ -55,9 +57,13 @@ class DirectChannel:
     def append_log(self, task_id: str, fence: int, offset: int, data: bytes) -> int:
         return self._answer(lambda: self._plane.append_log(task_id, fence, offset, data))
 
+    def keep_checkpoint(self, task_id: str, message: KeepCheckpoint) -> CheckpointKept:
+        return self._answer(lambda: self._plane.keep_checkpoint(task_id, message))
+
     def put_artifact(self, path: str) -> str:
         try:
-            digest, _ = self._artifacts.put_file(path)
+            with open(path, "rb") as file:  # also a `/dev/fd/N`, which is a link
+                digest, _ = self._artifacts.put_stream(iter(lambda: file.read(_PIECE), b""))
         except GPULayerError as error:
             raise OSError(0, error.message) from error
         return digest

@@ -120,6 +120,9 @@ ROUTES: tuple[Route, ...] = (
           "worker.speak", "speaker", body_bytes=BATCH_BYTES),
     Route("acquire", "POST", "/v1/worker/acquire", "Work for a worker.",
           "worker.speak", "speaker", parks=True),
+    Route("keep_checkpoint", "PUT", "/v1/worker/tasks/{task}/checkpoint",
+          "What a task's checkpoint folder holds.", "worker.checkpoint", "task",
+          body_bytes=BATCH_BYTES),
     Route("append_log", "PUT", "/v1/worker/tasks/{task}/log", "Log bytes at an offset.",
           "worker.log", "task", body_bytes=BATCH_BYTES),
 )

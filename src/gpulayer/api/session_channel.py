@@ -14,6 +14,8 @@ from typing import Protocol, TypeVar
 from gpulayer.contracts.messages import (
     Acquire,
     Acquired,
+    CheckpointKept,
+    KeepCheckpoint,
     Register,
     Registered,
     Report,
@@ -68,6 +70,9 @@ class SessionChannel:
 
     def append_log(self, task_id: str, fence: int, offset: int, data: bytes) -> int:
         return self._known(lambda: self._channel.append_log(task_id, fence, offset, data))
+
+    def keep_checkpoint(self, task_id: str, message: KeepCheckpoint) -> CheckpointKept:
+        return self._known(lambda: self._channel.keep_checkpoint(task_id, message))
 
     def put_artifact(self, path: str) -> str:
         return self._known(lambda: self._channel.put_artifact(path))

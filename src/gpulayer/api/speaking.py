@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from typing import Any
 
 from gpulayer.api.answers import PARK_SECONDS, Call, Parked
-from gpulayer.contracts.messages import Acquire, Register, Report
+from gpulayer.contracts.messages import Acquire, KeepCheckpoint, Register, Report
 from gpulayer.contracts.principals import Role
 from gpulayer.control_plane.plane import ControlPlane
 from gpulayer.control_plane.ports import then
@@ -56,6 +56,12 @@ class Speaking:
             return found.to_json() if last or found.is_news else None
 
         return Parked((topic,), min(message.park_seconds, PARK_SECONDS), look)
+
+    def keep_checkpoint(self, call: Call) -> Future[Any]:
+        message = KeepCheckpoint.from_json(call.body)
+        return then(
+            self._plane.keep_checkpoint(call.path["task"], message), lambda kept: kept.to_json()
+        )
 
     def append_log(self, call: Call) -> Future[Any]:
         size = self._plane.append_log(

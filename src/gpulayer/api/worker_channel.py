@@ -22,6 +22,8 @@ from gpulayer.clock import SystemClock
 from gpulayer.contracts.messages import (
     Acquire,
     Acquired,
+    CheckpointKept,
+    KeepCheckpoint,
     Register,
     Registered,
     Report,
@@ -105,6 +107,14 @@ class HttpChannel:
         size = int(self._reached(lambda: self._logs.request("PUT", path, data)).json()["size"])
         crash.point("agent-heard-log")
         return size
+
+    def keep_checkpoint(self, task_id: str, message: KeepCheckpoint) -> CheckpointKept:
+        path, body = f"/v1/worker/tasks/{task_id}/checkpoint", message.to_json()
+        with self._uploading:
+            crash.point("agent-says-checkpoint")
+            answer = self._reached(lambda: self._artifacts.call("PUT", path, body))
+            crash.point("agent-heard-checkpoint")
+        return CheckpointKept.from_json(answer)
 
     def put_artifact(self, path: str) -> str:
         """A file that changes between the two reads is refused by the plane: `OSError`."""

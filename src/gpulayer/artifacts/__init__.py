@@ -7,6 +7,7 @@
     on_disk     what both do on a disk
     web         bytes from and to an https address
     collect     what a job left in its output folder, into a store
+    cut         a folder as it is at one moment, while somebody may be writing in it
     bundle      build_source_bundle: a folder of source as one deterministic archive
     listing       which of its files are source; `ignoring` has the patterns, `seen` the memory
     zip_layout    the bytes of our archives

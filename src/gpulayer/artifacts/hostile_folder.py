@@ -15,6 +15,7 @@ MAX_NAME_BYTES = 1024
 """Of a whole path below the folder."""
 
 MAX_DEPTH = 64
+LINK = "a link"
 
 Found = tuple[str, int | None, str]
 """(path, open descriptor or None, why not)"""
@@ -88,7 +89,7 @@ def _bad_name(path: str, name: str) -> str:
 
 
 _KINDS = {
-    stat.S_IFLNK: "a link",
+    stat.S_IFLNK: LINK,
     stat.S_IFIFO: "a pipe",
     stat.S_IFSOCK: "a socket",
     stat.S_IFCHR: "a device",

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 STARTING = (
     "name", "gpus", "gpu_memory", "accelerator", "cpus", "memory", "disk", "profile", "python",
     "requirement", "image",
-    "source", "inputs", "outputs", "data", "on", "target", "priority", "strategy", "label", "env",
-    "env_file", "secret", "timeout",
+    "source", "inputs", "outputs", "data", "checkpoint", "on", "target", "priority", "strategy",
+    "label", "env", "env_file", "secret", "timeout",
     "retries", "retry_on", "on_unschedulable", "idempotency_key", "stdin",
 )  # fmt: skip
 """Flags that run, submit and plan share, in the order of their help."""

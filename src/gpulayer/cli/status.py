@@ -59,6 +59,8 @@ def facts(job: Mapping[str, Any], now: float) -> Iterator[tuple[str, str]]:
         yield "prepared", preparation_text(job["preparation"])
     elif job["state"] == "scheduled" and (what := prepares(job.get("phase"))):
         yield "prepares", what
+    if kept := job.get("checkpoint"):
+        yield "checkpoint", _checkpoint(kept)
     if started:
         yield "started", f"{render.moment(started)}, ran {_ran(started, finished, now)}"
     if finished:
@@ -83,6 +85,13 @@ def _state(job: Mapping[str, Any]) -> str:
     if job.get("cancel_requested_at") and job["state"] in ("scheduled", "running"):
         text += " (being cancelled)"
     return text
+
+
+def _checkpoint(kept: Mapping[str, Any]) -> str:
+    count = kept["files"]
+    whose = f"attempt {kept['attempt']}" if kept["attempt"] else "the job before"
+    files = f"{count} file{'s' * (count != 1)}, {render.size(kept['size'])}"
+    return f"{render.moment(kept['at'])}, {files}, of {whose}"
 
 
 def _workload(spec: Mapping[str, Any]) -> str:

@@ -75,7 +75,7 @@ OTHER_WORDS = {
 }  # fmt: skip
 """What other tools call our verbs: not taken, but understood by the message that refuses them."""
 
-LATER_FLAGS = frozenset("--after --array --cache --checkpoint --max-price --matrix".split())
+LATER_FLAGS = frozenset("--after --array --cache --max-price --matrix".split())
 """Of a later version, so that they are refused by name and not taken for a slip."""
 
 
@@ -118,6 +118,9 @@ FLAGS: dict[str, Flag] = {
                      "those in $GPULAYER_OUTPUT_DIR.", metavar="GLOB", multiple=True),
     "data": _flag("--data", about="A data set that the worker must have; the job finds its path in "
                   "$GPULAYER_DATA_NAME.", metavar="NAME", multiple=True, advanced=True),
+    "checkpoint": _flag("--checkpoint", about="Keep this folder while the job runs, every 5m or as "
+                        "said, and put it back at the next attempt.", metavar="DIR[:TIME]",
+                        advanced=True),
     "get": _flag("--get", about="At the end, bring the outputs home: into DIR, or a folder named "
                  "after the job.", metavar="[DIR]", is_flag=False, flag_value=".",
                  default=None),

@@ -28,6 +28,12 @@ UPLOAD_SECONDS: Final = 3_600.0
 """The same where `gc` is called or its job has just gone, and for what a broken upload left:
 whoever put it, or was told that it is here, is about to name it."""
 
+CHECKPOINTS: Final = 2
+"""Checkpoints of a job: the newest of them."""
+
+CHECKPOINT_SECONDS: Final = 7 * 86_400.0
+"""How long those of an ended job stay; of one that succeeded they go at once."""
+
 DAMAGED_SECONDS: Final = 30 * 86_400.0
 """How long an artifact that was found damaged is kept for a look."""
 

@@ -42,6 +42,9 @@ SECRET_KEY_CHARACTERS: Final = 1_024
 INPUTS: Final = 1_024
 """Staged inputs of a job."""
 
+CHECKPOINT_FILES: Final = 10_000
+"""Files of a checkpoint."""
+
 OUTPUTS: Final = 256
 """Patterns of files to bring home."""
 

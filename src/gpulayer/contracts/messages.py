@@ -107,6 +107,9 @@ class Assignment(Message):
     gang: Mapping[str, Any] | None = None
     """Of a node of several: {id, nodes: [{worker_id, name, address}], rendezvous}. `rendezvous` is
     what node 0's worker has published for this attempt: {address, port, token}."""
+    checkpoints: tuple[Mapping[str, Any], ...] = ()
+    """What was kept of the job, newest first: {attempt, at, size, files}. The first one that can
+    be fetched is put back before it starts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,6 +219,30 @@ class ReportReply(Message):
     renew: bool = False
     """The worker's session should be renewed (`POST /v1/worker/renew`); the old one is good until
     the new one is used."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeepCheckpoint(Message):
+    """A task's checkpoint folder as it was at one moment; what its files hold is stored already."""
+
+    fence: int
+    at: float
+    """Unix time of that moment."""
+    files: tuple[Mapping[str, Any], ...] = ()
+    """As `contracts.checkpoint_files` says. None: there is only something to tell."""
+    note: str = ""
+    """What could not be kept, and why, for people."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointKept(Message):
+    """Not `kept`: the attempt is over for the plane, or has a newer one, or lacks artifacts."""
+
+    kept: bool
+    over: bool = False
+    """Nothing of this attempt will be taken any more."""
+    missing: tuple[str, ...] = ()
+    """Digests that the plane does not have: store them, and say it again."""
 
 
 @dataclass(frozen=True, slots=True)

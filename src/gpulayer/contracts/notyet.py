@@ -30,6 +30,8 @@ def _set_too_early(spec: JobSpec) -> Iterator[str]:
     for field, value in _VALUES.items():
         if _says_something(value(spec)):
             yield field
+    if spec.checkpoint and spec.workload.kind == "distributed":
+        yield "checkpoint of a distributed job"
 
 
 def _says_something(value: Any) -> bool:
@@ -45,7 +47,6 @@ _VALUES: dict[str, Callable[[JobSpec], Any]] = {
     "environment.preload": lambda spec: spec.environment and spec.environment.preload,
     "array": lambda spec: spec.array,
     "resume": lambda spec: spec.resume,
-    "checkpoint": lambda spec: spec.checkpoint,
     "cache": lambda spec: spec.cache,
     "reuse": lambda spec: spec.reuse,
 }

@@ -183,6 +183,26 @@ class Output:
 
 
 @dataclass(frozen=True, slots=True)
+class KeptCheckpoint:
+    """The checkpoint folder of a job as it was at one moment, stored as artifacts."""
+
+    job_id: JobId
+    index: int
+    attempt: int
+    """Of the task that left it; 0: of an earlier job, of which this one goes on."""
+    fence: int
+    """Of that task; 0 the same."""
+    at: float
+    """Unix time of that moment, by the worker's clock."""
+    size: int
+    """Bytes of all files."""
+    files: tuple[Mapping[str, Any], ...]
+    """As `checkpoint_files` says."""
+    told_at: float = 0.0
+    """When the job's story last told of one of this attempt."""
+
+
+@dataclass(frozen=True, slots=True)
 class JobResult:
     """How a job ended, as clients see it: at most one per element."""
 

@@ -110,11 +110,11 @@ class Assignments:
         if job is None:
             raise LookupError(f"live task {task.id} has no job")
         if not gangs.is_gang(job):
-            return assignment(job, task)
+            return assignment(reader, job, task)
         gang = [task for _, task in sorted(gangs.newest(reader.tasks(job.id)).items())]
         if not (drains or is_ready(job, task, gang)):
             return None
-        return assignment(job, task, gang, self._sessions)
+        return assignment(reader, job, task, gang, self._sessions)
 
     def _is_newest(self, session: Session, message: Acquire) -> bool:
         with session.lock:

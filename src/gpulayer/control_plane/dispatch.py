@@ -242,7 +242,7 @@ class Dispatcher:
             waited.append(max(0.0, now - max(job.submitted_at, job.not_before)))
         gang = changes.tasks if len(changes.tasks) > 1 else ()
         return [
-            (task.worker_id, assignment(job, task, gang, self._sessions))
+            (task.worker_id, assignment(tx, job, task, gang, self._sessions))
             for task in changes.tasks
             if is_ready(job, task, gang)
         ]

@@ -16,6 +16,7 @@ from functools import partial
 from threading import Event
 
 from gpulayer.contracts import keeping
+from gpulayer.contracts.checkpoint_files import digests_of
 from gpulayer.contracts.durations import bytes_text, duration_text
 from gpulayer.contracts.ids import Digest, JobId
 from gpulayer.contracts.named import digests_named
@@ -115,13 +116,19 @@ class Housekeeping:
         with self._ports.store.read() as reader:
             doomed = self._doomed(reader, now, older_than)
             theirs = {output.digest for job_id in doomed for output in reader.outputs(job_id)}
+            spent = reader.spent_checkpoints(now - keeping.CHECKPOINT_SECONDS)
+            spent += [c for c in reader.spent_checkpoints(now) if c.job_id in set(doomed)]
+            theirs = theirs.union(*(digests_of(kept.files) for kept in spent))
         if not dry_run:
+            self._forget_checkpoints({kept.job_id for kept in spent})
             self._ports.logs.sweep()
             self._delete(doomed)
         why = "past the history" if older_than is None else _ended(older_than)
         self._collect_logs(found, doomed, why, dry_run)
         patience = self._ports.settings.unnamed_seconds if by_itself else keeping.UPLOAD_SECONDS
-        unnamed = self._unnamed(now, patience, theirs, set(doomed) if dry_run else set())
+        without = {*doomed, *(kept.job_id for kept in spent)} if dry_run else set()
+        gone = set(doomed) if dry_run else set()
+        unnamed = self._unnamed(now, patience, theirs, gone, without)
         for digest, size in unnamed:
             if dry_run or self._drop(digest, now):
                 found.add("artifact", digest, size, "no job names it")
@@ -158,6 +165,15 @@ class Housekeeping:
         too_many = reader.ended_before(float("inf"), limit=excess)
         too_old = reader.ended_before(now - settings.history_seconds, limit=None)
         return list(dict.fromkeys([*too_many, *too_old]))
+
+    def _forget_checkpoints(self, job_ids: Iterable[JobId]) -> None:
+        def forget(tx: Tx, batch: Iterable[JobId]) -> None:
+            for job_id in batch:
+                tx.delete_checkpoints(job_id)
+
+        for batch in self._in_batches(sorted(job_ids)):
+            self._ports.write(partial(forget, batch=batch)).result()
+            crash.point("gc-checkpoints")
 
     def _delete(self, doomed: Sequence[JobId]) -> None:
         for batch in self._in_batches(doomed):
@@ -217,16 +233,25 @@ class Housekeeping:
             crash.point("gc-log")
 
     def _unnamed(
-        self, now: float, patience: float, theirs: set[str], without: set[JobId]
+        self,
+        now: float,
+        patience: float,
+        theirs: set[str],
+        without: set[JobId],
+        spent: set[JobId],
     ) -> list[tuple[Digest, int]]:
         """Artifacts that no job names, and none of those soon will. `theirs`: of jobs that have
-        gone, so that none will; `without`: as if these jobs had gone."""
+        gone, so that none will; `without`: as if these jobs had gone; `spent`: as if the
+        checkpoints of these had."""
         stored = list(self._ports.artifacts.stored())
         with self._ports.store.read() as reader:
             named = reader.digests_in_use()
-            if without:
+            if without or spent:
                 kept = [job for job in reader.jobs() if job.id not in without]
                 left = {Digest(o.digest) for job in kept for o in reader.outputs(job.id)}
+                stay = [job.id for job in kept if job.id not in spent]
+                saved = (c.files for job_id in stay for c in reader.checkpoints(job_id))
+                left = left.union(*map(digests_of, saved))
                 named = frozenset(left.union(*(digests_named(job.spec) for job in kept)))
         return [
             (digest, size)

@@ -18,9 +18,14 @@ def cancels(reader: Reader, worker_id: WorkerId) -> list[Cancel]:
 
 
 def assignment(
-    job: Job, task: Task, gang: Sequence[Task] = (), sessions: Sessions | None = None
+    reader: Reader,
+    job: Job,
+    task: Task,
+    gang: Sequence[Task] = (),
+    sessions: Sessions | None = None,
 ) -> Assignment:
     """`gang`: all nodes of the task's attempt, in order; `sessions` know where they are."""
+    kept = reader.checkpoints(job.id, task.index) if job.spec.get("checkpoint") else ()
     return Assignment(
         task_id=task.id,
         fence=task.fence,
@@ -35,6 +40,10 @@ def assignment(
         gpus=task.gpus,
         timeout_seconds=job.spec.get("timeout_seconds"),
         gang=_gang(gang, sessions) if gang and sessions else None,
+        checkpoints=tuple(
+            {"attempt": one.attempt, "at": one.at, "size": one.size, "files": one.files}
+            for one in kept
+        ),
     )
 
 

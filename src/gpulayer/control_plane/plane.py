@@ -11,6 +11,8 @@ from gpulayer.contracts.ids import WorkerId
 from gpulayer.contracts.messages import (
     Acquire,
     Acquired,
+    CheckpointKept,
+    KeepCheckpoint,
     Register,
     Registered,
     Report,
@@ -21,6 +23,7 @@ from gpulayer.contracts.records import Job, Task, Worker
 from gpulayer.contracts.states import Reason
 from gpulayer.control_plane.access import Access
 from gpulayer.control_plane.assignments import Assignments
+from gpulayer.control_plane.checkpoints import Checkpoints
 from gpulayer.control_plane.dispatch import Dispatcher, Pass
 from gpulayer.control_plane.election import Election
 from gpulayer.control_plane.enrolment import Enrolment, Enrolments, Grant
@@ -68,6 +71,7 @@ class ControlPlane:
         self._desk = SubmissionDesk(ports, envelopes, self._dispatcher)
         self._registry = Registry(ports, sessions, envelopes, dispatch)
         self._assignments = Assignments(ports, sessions)
+        self._checkpoints = Checkpoints(ports)
         self._reports = Reports(ports, sessions, envelopes, self._dispatcher)
         self._reconciler = Reconciler(ports, sessions, envelopes, dispatch, self._election)
         self._queries = Queries(ports, sessions, self._dispatcher)
@@ -153,6 +157,9 @@ class ControlPlane:
 
     def append_log(self, task_id: str, fence: int, offset: int, data: bytes) -> Future[int]:
         return self._assignments.append_log(task_id, fence, offset, data)
+
+    def keep_checkpoint(self, task_id: str, message: KeepCheckpoint) -> Future[CheckpointKept]:
+        return self._checkpoints.keep(task_id, message)
 
     def drain(self, selector: str, draining: bool = True) -> Future[Worker]:
         return self._registry.drain(WorkerId(self._queries.worker_id(selector)), draining)

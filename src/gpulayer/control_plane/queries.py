@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
+from gpulayer.contracts.checkpoint_files import digests_of
 from gpulayer.contracts.ids import TaskId, WorkerId
-from gpulayer.contracts.records import Event, Job, Task
+from gpulayer.contracts.records import Event, Job, KeptCheckpoint, Task
 from gpulayer.contracts.states import (
     LIVE_JOB_STATES,
     LIVE_TASK_STATES,
@@ -184,12 +185,15 @@ class Queries:
             return reader.live_tasks(worker_id=WorkerId(worker_id))
 
     def needs_artifact(self, worker_id: str, digest: str) -> bool:
-        """Whether a live task of the worker is of a job whose spec names that artifact."""
+        """Whether a live task of the worker is of a job whose spec or checkpoint names it."""
         name = f"artifact://sha256/{digest}"
         with self._ports.store.read() as reader:
             tasks = reader.live_tasks(worker_id=WorkerId(worker_id))
             jobs = (reader.job(task.job_id) for task in tasks)
-            return any(job is not None and _names(job.spec, name) for job in jobs)
+            return any(
+                job is not None and (_names(job.spec, name) or _has_kept(reader, job, digest))
+                for job in jobs
+            )
 
     def counts(self) -> Mapping[str, int]:
         """Jobs by state."""
@@ -209,8 +213,13 @@ class Queries:
             outputs=reader.outputs(job.id),
             summary="" if self._says_why_itself(job) else _summary(reader, job),
             log_complete=self._is_log_complete(job, tasks),
+            checkpoint=self._checkpoint(reader, job),
             note=HIDDEN if self._hides_gpus(job) else "",
         )
+
+    def _checkpoint(self, reader: Reader, job: Job) -> KeptCheckpoint | None:
+        kept = reader.checkpoints(job.id) if job.spec.get("checkpoint") else ()
+        return next(iter(kept), None)
 
     def _says_why_itself(self, job: Job) -> bool:
         """It needs no decision: it is done, or waits for the time of its next attempt."""
@@ -246,6 +255,12 @@ class Queries:
             return True
         is_whole = task.log_complete or task.state is TaskState.LOST
         return not is_whole and self._sessions.keeps(task.worker_id, task.id)
+
+
+def _has_kept(reader: Reader, job: Job, digest: str) -> bool:
+    if not job.spec.get("checkpoint"):
+        return False
+    return any(digest in digests_of(one.files) for one in reader.checkpoints(job.id))
 
 
 def _names(value: Any, name: str) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from gpulayer.contracts.decision import Allocation, StoredDecision, WorkerView
-from gpulayer.contracts.records import Event, Job, Output, Result, Task, Worker
+from gpulayer.contracts.records import Event, Job, KeptCheckpoint, Output, Result, Task, Worker
 from gpulayer.contracts.states import Reason, WorkerState
 
 _PRIVATE_ORIGIN = frozenset({"attach_id"})
@@ -24,6 +24,7 @@ def job_json(
     log_complete: bool = True,
     note: str = "",
     nodes: Iterable[tuple[Task, str | None]] = (),
+    checkpoint: KeptCheckpoint | None = None,
 ) -> dict[str, Any]:
     """`task`: the newest one of the job; `worker`: the name of its worker. `nodes`: of a gang, the
     same for each."""
@@ -73,6 +74,13 @@ def job_json(
             {"path": o.path, "digest": o.digest, "size": o.size, "executable": o.executable}
             for o in outputs
         ],
+        "checkpoint": checkpoint
+        and {
+            "attempt": checkpoint.attempt,
+            "at": checkpoint.at,
+            "size": checkpoint.size,
+            "files": len(checkpoint.files),
+        },
         "left": None if result is None else result.left,
         "log_complete": log_complete,
         "note": note,

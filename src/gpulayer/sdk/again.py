@@ -56,6 +56,9 @@ def _flags(spec: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
         yield "env", [f"{name}={value}" for name, value in spec["env"].items()]
     if spec.get("data"):
         yield "data", list(spec["data"])
+    if kept := spec.get("checkpoint"):
+        every = kept.get("interval_seconds")
+        yield "checkpoint", f"{kept['path']}:{every:g}s" if every else kept["path"]
     if spec.get("secrets"):
         yield "secret", [_secret(secret) for secret in spec["secrets"]]
     if spec.get("timeout_seconds"):

@@ -20,7 +20,7 @@ OPTIONS = (
     "name", "gpus", "gpu_memory", "accelerator", "cpus", "memory", "disk", "profile", "python",
     "frameworks", "on", "priority", "strategy", "labels", "env", "secrets", "timeout", "retries",
     "retry_on", "on_unschedulable", "requirements", "preload", "reuse", "cache", "image",
-    "source", "inputs", "outputs", "data",
+    "source", "inputs", "outputs", "data", "checkpoint",
 )  # fmt: skip
 """Every word that `run`, `submit`, `@gl.remote` and `gl.submit` understand about a job."""
 
@@ -51,6 +51,7 @@ def spec_of(workload: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str
         ("retry", _retry(said)),
         ("outputs", list(said.get("outputs", ()))),
         ("data", list(said.get("data", ()))),
+        ("checkpoint", _checkpoint(said.get("checkpoint"))),
         ("environment", _environment(said)),
         ("reuse", said.get("reuse")),
         ("cache", said.get("cache")),
@@ -152,6 +153,20 @@ def _retry(said: Mapping[str, Any]) -> dict[str, Any]:
         return {}
     reasons = list(said.get("retry_on", ())) or ["worker_lost", "failed"]
     return {"max_attempts": said["retries"] + 1, "retry_on": reasons}
+
+
+def _checkpoint(wish: Any) -> dict[str, Any]:
+    """`DIR`, `DIR:INTERVAL` or the contract's own form. What follows the last colon is an interval
+    where it is one."""
+    if not isinstance(wish, str):
+        return dict(wish or {})
+    path, colon, interval = wish.rpartition(":")
+    if colon:
+        try:
+            return {"path": path, "interval_seconds": parse_duration(interval)}
+        except UsageError:
+            pass
+    return {"path": wish.rstrip("/")}
 
 
 def _environment(said: Mapping[str, Any]) -> dict[str, Any]:

@@ -24,7 +24,7 @@ _WORDS = (
     (r"\)\s*WITHOUT ROWID\s*;", ");"),
 )
 _TRIGGER = re.compile(
-    r"CREATE TRIGGER (?P<name>\w+) BEFORE (?P<event>UPDATE OF \w+|UPDATE|DELETE)"
+    r"CREATE TRIGGER (?P<name>\w+) BEFORE (?P<event>INSERT|UPDATE OF \w+|UPDATE|DELETE)"
     r" ON (?P<table>\w+)\s+"
     r"(?:WHEN (?P<when>.+?)\s+)?"
     r"BEGIN SELECT RAISE\(ABORT, '(?P<words>[^']+)'\); END;\s*\Z",

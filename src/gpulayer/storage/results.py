@@ -8,7 +8,8 @@ from gpulayer.contracts.ids import Digest, JobId
 from gpulayer.contracts.named import ADDRESS, digests_named
 from gpulayer.contracts.records import Output, Result
 from gpulayer.contracts.states import JobState
-from gpulayer.storage.queries import Queries, Writes
+from gpulayer.storage.checkpoints import CheckpointReads
+from gpulayer.storage.queries import Writes
 from gpulayer.storage.rows import FLAG, JSON, PATH, Table, as_enum, plain_text
 
 RESULTS = Table("results", Result, codecs={"state": as_enum(JobState), "error": JSON, "left": JSON})
@@ -26,7 +27,7 @@ _DIGESTS = "SELECT DISTINCT digest FROM outputs"
 _NAMING = "SELECT spec FROM jobs WHERE spec LIKE ?"
 
 
-class ResultReads(Queries):
+class ResultReads(CheckpointReads):
     def result(self, job_id: JobId, index: int = 0) -> Result | None:
         row = self._one(_RESULT, job_id, index)
         return RESULTS.record(row) if row is not None else None
@@ -51,10 +52,10 @@ class ResultReads(Queries):
         ]
 
     def digests_in_use(self) -> frozenset[Digest]:
-        """Artifacts that a job's spec or output still names."""
+        """Artifacts that a job's spec, output or checkpoint still names."""
         left = {row[0] for row in self._all(_DIGESTS)}
         specs = (json.loads(row[0]) for row in self._all(_NAMING, f"%{ADDRESS}%"))
-        return frozenset(left.union(*map(digests_named, specs)))
+        return self._digests_of_checkpoints().union(left, *map(digests_named, specs))
 
 
 class ResultWrites(Writes):

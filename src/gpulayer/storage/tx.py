@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gpulayer.contracts.changes import Changes
 from gpulayer.contracts.ids import Fence
+from gpulayer.storage.checkpoints import CheckpointWrites
 from gpulayer.storage.credentials import CredentialReads, CredentialWrites
 from gpulayer.storage.decisions import DecisionReads, DecisionWrites
 from gpulayer.storage.engine import RowRefused
@@ -47,6 +48,7 @@ class Tx(
     TaskWrites,
     WorkerWrites,
     EventWrites,
+    CheckpointWrites,
     ResultWrites,
     DecisionWrites,
     CredentialWrites,

@@ -20,7 +20,7 @@ from gpulayer.contracts.messages import Acquired, Assignment, Cancel, Registered
 from gpulayer.worker import events as heard, instructions as say, news
 from gpulayer.worker.refusals import Refusals
 from gpulayer.worker.session import Session
-from gpulayer.worker.slots import Slot, Slots, assigned, attached
+from gpulayer.worker.slots import Slot, Slots, assigned, attached, keeping
 
 REMEMBER_SECONDS = 1.0
 """How old what is remembered may be: the next agent then ends its tasks that much too early."""
@@ -126,7 +126,8 @@ class Agent:
             if task.task_id in self._done:
                 out.append(say.Forget(task.task_id))
             else:
-                self.slots.add(attached(task, self._last_heard))
+                self.slots.add(slot := attached(task, self._last_heard))
+                out += keeping(slot)
         return out
 
     def _on_registered(self, reply: Registered, now: float) -> list[say.Instruction]:

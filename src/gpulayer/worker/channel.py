@@ -8,6 +8,8 @@ from typing import Protocol
 from gpulayer.contracts.messages import (
     Acquire,
     Acquired,
+    CheckpointKept,
+    KeepCheckpoint,
     Register,
     Registered,
     Report,
@@ -33,6 +35,10 @@ class WorkerChannel(Protocol):
     def append_log(self, task_id: str, fence: int, offset: int, data: bytes) -> int:
         """The size that the plane has now. Overlap is dropped; after a gap the size is smaller
         than `offset`. No data asks for the size alone."""
+
+    def keep_checkpoint(self, task_id: str, message: KeepCheckpoint) -> CheckpointKept:
+        """Have a checkpoint be the newest of its job, if its attempt still lives there. Raises a
+        `GPULayerError` also where the plane is too old for it."""
 
     def put_artifact(self, path: str) -> str:
         """Store a file; its SHA-256 in hex. Raises `OSError` also when the file cannot be read."""

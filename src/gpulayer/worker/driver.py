@@ -150,6 +150,8 @@ class Driver:
                 return lambda: self._work.run(instruction, link)
             case say.Collect():
                 return lambda: self._work.collect(instruction)
+            case say.KeepCheckpoints():
+                return lambda: self._work.keep_checkpoints(instruction)
             case say.Tail(task_id, offset):
                 self._tail(task_id, offset)
             case say.End(task_id, mode, grace):

@@ -102,6 +102,17 @@ class Collect:
 
 
 @dataclass(frozen=True, slots=True)
+class KeepCheckpoints:
+    """Keep the checkpoint folder of a task that runs, until its `Collect`. May come twice.
+    `at_once`: an earlier agent did, and nobody knows when."""
+
+    task_id: str
+    fence: int
+    note: Mapping[str, Any]
+    at_once: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Forget:
     """Its end is recorded, or nobody wants it: remove all that is left of it here."""
 
@@ -148,6 +159,7 @@ Instruction = (
     | Ship
     | End
     | Collect
+    | KeepCheckpoints
     | Forget
     | DropEnvelopes
     | KeepEnvelopes

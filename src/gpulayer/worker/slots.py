@@ -16,7 +16,7 @@ from typing import Any
 from gpulayer.contracts.messages import Assignment, Cancel, Exit, Held, Preparation
 from gpulayer.contracts.states import Reason, TaskState
 from gpulayer.worker.events import Attached
-from gpulayer.worker.instructions import Collect, End, Instruction, Run
+from gpulayer.worker.instructions import Collect, End, Instruction, KeepCheckpoints, Run
 from gpulayer.worker.log_tail import LogTail
 
 _FIRMNESS = {"int": 0, "term": 1, "kill": 2}
@@ -94,22 +94,24 @@ def note_of(assignment: Assignment) -> dict[str, Any]:
         "kind": workload.get("kind", "command"),
         "secrets": bool(assignment.spec.get("secrets")),
         "outputs": list(assignment.spec.get("outputs") or ()),
-        "folder": _own_folder(assignment, workload),
+        "folder": own_folder(assignment),
+        **({"checkpoint": kept} if (kept := assignment.spec.get("checkpoint")) else {}),
         **({"gang": assignment.gang["id"]} if assignment.gang else {}),
         **({"image": True} if assignment.spec.get("image") else {}),
     }
 
 
-def preparation_in(note: Mapping[str, Any]) -> Preparation | None:
-    told = note.get("preparation")
-    return Preparation.from_json(told) if told else None
-
-
-def _own_folder(assignment: Assignment, workload: Mapping[str, Any]) -> str:
+def own_folder(assignment: Assignment) -> str:
     """Where it runs, if that is a folder of its user's own; nothing for a workspace of ours."""
+    workload: Mapping[str, Any] = assignment.spec.get("workload") or {}
     if assignment.envelope_id is None or workload.get("source"):
         return ""
     return str(assignment.origin.get("cwd") or "")
+
+
+def preparation_in(note: Mapping[str, Any]) -> Preparation | None:
+    told = note.get("preparation")
+    return Preparation.from_json(told) if told else None
 
 
 def assigned(assignment: Assignment, sent_at: float) -> Slot:
@@ -132,6 +134,13 @@ def attached(task: Attached, authorised_at: float) -> Slot:
     slot.preparation = preparation_in(task.note)
     slot.log.in_step = False
     return slot
+
+
+def keeping(slot: Slot) -> list[Instruction]:
+    """What is to be done for its checkpoints from its start on."""
+    if "checkpoint" not in slot.note:
+        return []
+    return [KeepCheckpoints(slot.task_id, slot.fence, slot.note, slot.assignment is None)]
 
 
 class Slots:
@@ -223,7 +232,7 @@ class Slots:
         slot.phase = "running"
         slot.rendezvous, slot.preparation = rendezvous, preparation
         slot.started_at, slot.started_seen = at, now
-        return self.ending(slot)
+        return [*keeping(slot), *self.ending(slot)]
 
     def refused(self, slot: Slot, ending: Exit) -> None:
         if slot.phase == "staging":

@@ -32,6 +32,7 @@ from gpulayer.worker.steps import (
     hiding,
     image,
     plan,
+    restoring,
     secrets,
     staging,
     visibility,
@@ -54,6 +55,7 @@ STEPS: tuple[Callable[[TaskPlan], None], ...] = (
     staging.source,
     staging.inputs,
     staging.stdin,
+    restoring.restore,
     secrets.resolve,
     environment.provide,
     image.provide,
@@ -141,12 +143,13 @@ class TaskRunner:
     def is_plain(self, assignment: Assignment) -> bool:
         """Whether `prepare` asks nobody and looks at no path that the job chose."""
         spec, workload = assignment.spec, assignment.spec["workload"]
-        brings = spec.get("secrets") or spec.get("data") or self._told_steps(assignment)
+        brings = spec.get("secrets") or spec.get("data") or spec.get("checkpoint")
+        brings = brings or self._told_steps(assignment)
         return workload["kind"] == "command" and workload["command"][0] != "python" and not brings
 
     def waits_long(self, assignment: Assignment) -> bool:
         """Whether `prepare` may take minutes."""
-        long = {environment.provide, secrets.resolve, image.provide}
+        long = {environment.provide, secrets.resolve, image.provide, restoring.restore}
         return not long.isdisjoint(self._told_steps(assignment))
 
     def refused(self, error: Exception) -> Exit:
@@ -189,6 +192,11 @@ class TaskRunner:
             end = dataclasses.replace(end, left=left)
         return hiding.without_secrets(end, clean) if order.note.get("secrets") else end
 
+    def checkpoint_folder(self, task_id: str, note: Mapping[str, Any]) -> str:
+        """Of a task whose note names one."""
+        own = str(note.get("folder") or "")
+        return restoring.folder_of(self._folder_of(task_id), own, note["checkpoint"])
+
     def _of_container(self, end: Exit, folder: str) -> Exit:
         told = ending.of_container(end, image.end_file(folder))
         if told is not end and self._images is not None:
@@ -211,6 +219,7 @@ class TaskRunner:
             staging.source: ("source", spec["workload"].get("source")),
             staging.inputs: ("inputs", spec.get("inputs")),
             staging.stdin: ("stdin", spec.get("stdin")),
+            restoring.restore: (restoring.PHASE, assignment.checkpoints),
             secrets.resolve: (secrets.PHASE, runs),
             environment.provide: (environment.PHASE, environment.is_asked(spec)),
             image.provide: (image.PHASE, spec.get("image")),

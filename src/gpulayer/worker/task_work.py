@@ -16,8 +16,9 @@ from gpulayer.clock import Clock
 from gpulayer.contracts.messages import Assignment, Exit
 from gpulayer.errors import GPULayerError
 from gpulayer.runtime import frames
-from gpulayer.worker import events as heard, instructions as say
+from gpulayer.worker import events as heard, instructions as say, open_files
 from gpulayer.worker.channel import WorkerChannel
+from gpulayer.worker.checkpoints import Checkpoints
 from gpulayer.worker.slots import preparation_in
 from gpulayer.worker.steps.hiding import Clean
 from gpulayer.worker.steps.plan import Watch
@@ -25,6 +26,8 @@ from gpulayer.worker.supervisor_link import Answered, SupervisorGone, Supervisor
 
 TAIL_BYTES = 1 << 20
 _WORKERS = 4
+INTERVAL_SECONDS = 300.0
+"""Between two checkpoints, where the job does not say."""
 
 Post = Callable[[heard.Event], None]
 
@@ -40,6 +43,7 @@ class Tasks(Protocol):
     def refused(self, error: Exception) -> Exit: ...
     def collect_plain(self, order: say.Collect) -> Exit | None: ...
     def collect(self, order: say.Collect, channel: WorkerChannel, clean: Clean) -> Exit: ...
+    def checkpoint_folder(self, task_id: str, note: Mapping[str, Any]) -> str: ...
     def forget_empty(self, task_id: str) -> bool: ...
     def forget(self, task_id: str) -> None: ...
 
@@ -69,6 +73,7 @@ class TaskWork:
         self._post = post
         self._on_error = on_error
         self._plane_back = threading.Condition()
+        self._checkpoints = Checkpoints(channel, clock, left, self._lives, on_error)
         self._pool = ThreadPoolExecutor(_WORKERS, "gpulayer-work")
 
     def run(self, order: say.Run, link: SupervisorLink | None) -> None:
@@ -85,14 +90,22 @@ class TaskWork:
         else:
             self.later(lambda: self._start(order, link))
 
+    def keep_checkpoints(self, order: say.KeepCheckpoints) -> None:
+        wish = order.note["checkpoint"]
+        interval = float(wish.get("interval_seconds") or INTERVAL_SECONDS)
+        path = self._tasks.checkpoint_folder(order.task_id, order.note)
+        self._checkpoints.begin(order.task_id, order.fence, path, interval, at_once=order.at_once)
+
     def collect(self, order: say.Collect) -> None:
-        ending = self._tasks.collect_plain(order)
+        keeps = "checkpoint" in order.note
+        ending = None if keeps else self._tasks.collect_plain(order)
         if ending is None:
             self.later(lambda: self._collect(order))
         else:
             self._post(heard.TaskCollected(order.task_id, ending))
 
     def forget(self, task_id: str) -> None:
+        self._checkpoints.forget(task_id)
         if not self._tasks.forget_empty(task_id):
             self.later(lambda: self._tasks.forget(task_id))
 
@@ -155,6 +168,21 @@ class TaskWork:
                 with self._plane_back:
                     self._plane_back.wait(1.0)
 
+    def _keep_last(self, order: say.Collect) -> None:
+        if "checkpoint" in order.note:
+            path = self._tasks.checkpoint_folder(order.task_id, order.note)
+            self._checkpoints.finish(order.task_id, order.fence, path, order.exit)
+
+    def _lives(self, task_id: str) -> bool:
+        """Whether it runs at this moment, as its supervisor and the system say."""
+        link = self._link()
+        try:
+            listed = [] if link is None else link.call("list")["tasks"]
+        except (SupervisorGone, frames.Refused):
+            return False
+        runs = [t for t in listed if t["task_id"] == task_id and t["state"] == "running"]
+        return any(t["pid"] and open_files.lives(t["pid"]) for t in runs)
+
     def _started(self, order: say.Run, reply: dict[str, Any], note: Mapping[str, Any]) -> None:
         try:
             answer(reply)
@@ -184,6 +212,7 @@ class TaskWork:
 
         while not self._left.is_set():
             try:
+                self._keep_last(order)
                 ending = self._tasks.collect(order, self._channel, clean)
             except (ConnectionError, SupervisorGone):
                 with self._plane_back:  # outputs wait until there is a plane to take them

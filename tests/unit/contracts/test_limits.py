@@ -104,10 +104,13 @@ SOURCES = {"SOURCE_BYTES", "SOURCE_ENTRIES", "SOURCE_UNPACKED_BYTES", "FOLDER_BY
 PIPES = {"PIPED_BYTES"}
 """Tried in `unit/sdk`."""
 
+CHECKPOINTS = {"CHECKPOINT_FILES"}
+"""Tried in `test_checkpoint_files`."""
+
 
 def test_the_table_is_tried_whole() -> None:
     rows = {name for name in vars(limits) if name.isupper()}
-    assert rows == {*SPECS, *FILES, "PROBLEMS", *SOURCES, *PIPES}
+    assert rows == {*SPECS, *FILES, "PROBLEMS", *SOURCES, *PIPES, *CHECKPOINTS}
 
 
 @pytest.mark.parametrize("row", SPECS)

@@ -19,7 +19,7 @@ DIRECT = {"kind": "distributed", "entrypoint": "train.py", "launcher": "direct"}
         (command(after=[{"job": "a"}]), ["after"]),
         (command(environment={"preload": ["a"]}), ["environment.preload"]),
         (command(array={"count": 1}), ["array"]),
-        (command(checkpoint={"path": "a"}), ["checkpoint"]),
+        ({**distributed(), "checkpoint": {"path": "a"}}, ["checkpoint of a distributed job"]),
         (command(cache=True), ["cache"]),
         ({**function(), "reuse": True}, ["reuse"]),
         (command(placement={"provisioning": {"release": "keep"}}), ["placement.provisioning"]),
@@ -45,6 +45,7 @@ def test_a_field_without_effect_is_named(data: Any, fields: list[str]) -> None:
         function(args=[1], source=ARTIFACT),
         command(inputs=[{"artifact": ARTIFACT, "path": "a"}], outputs=["*.pt"]),
         command(data=["imagenet"]),
+        command(checkpoint={"path": "a"}),
         distributed(),
     ],
 )
