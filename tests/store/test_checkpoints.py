@@ -17,7 +17,7 @@ JOB = JobId("train-1")
 
 def of(task: Task, at: float, digest: str = "a" * 64) -> KeptCheckpoint:
     file = {"path": "w", "digest": digest, "size": 3, "executable": False, "mtime_ns": 5}
-    return KeptCheckpoint(task.job_id, 0, task.attempt, task.fence, at, 3, (file,), at)
+    return KeptCheckpoint(task.job_id, 0, task.attempt, task.fence, at, at, 3, (file,), at)
 
 
 def put(store: Store, kept: KeptCheckpoint, keep: int = 2) -> None:

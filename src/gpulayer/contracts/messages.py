@@ -227,7 +227,9 @@ class KeepCheckpoint(Message):
 
     fence: int
     at: float
-    """Unix time of that moment."""
+    """Unix time of that moment, for people."""
+    boot: float
+    """The same by the worker's clock that nobody sets: of two of one task, the larger is newer."""
     files: tuple[Mapping[str, Any], ...] = ()
     """As `contracts.checkpoint_files` says. None: there is only something to tell."""
     note: str = ""

@@ -194,6 +194,8 @@ class KeptCheckpoint:
     """Of that task; 0 the same."""
     at: float
     """Unix time of that moment, by the worker's clock."""
+    boot: float
+    """The same by its clock that nobody sets: orders those of one task."""
     size: int
     """Bytes of all files."""
     files: tuple[Mapping[str, Any], ...]

@@ -35,6 +35,9 @@ _STORE_TRIES = 3
 
 _NOTHING = Look({}, {}, ())
 
+_Moment = tuple[float, float]
+"""By the clock for people, and by the one that nobody sets."""
+
 Lives = Callable[[str], bool]
 """Whether the task of that id runs now, as its supervisor and the system say. Blocks."""
 
@@ -102,7 +105,7 @@ class Checkpoints:
                 seen = cut.look(folder.path)
                 if is_left_whole(seen, folder.kept, ended):
                     with cut.pin(folder.path, seen, folder.digests) as pins:
-                        self._keep(folder, pins, float(ended["ended_at"]))
+                        self._keep(folder, pins, (float(ended["ended_at"]), self._clock.boottime()))
             except ConnectionError:
                 raise
             except RestlessError:
@@ -143,7 +146,8 @@ class Checkpoints:
         wait = 0.0
         while not self._is_over(folder, wait):
             wait = min(2.0, max(wait * 1.5, pause / 4))
-            seen, at = cut.look(folder.path, folder.logs), self._clock.now()
+            seen = cut.look(folder.path, folder.logs)
+            at = (self._clock.now(), self._clock.boottime())
             if seen == folder.kept or seen.is_empty:
                 return
             busy = self._written(folder, seen)
@@ -158,7 +162,7 @@ class Checkpoints:
                     self._say(folder, f"open for writing: {names}" if busy else "it is never quiet")
 
     def _is_kept(
-        self, folder: _Folder, seen: Look, at: float, pause: float, hasty_at: float
+        self, folder: _Folder, seen: Look, at: _Moment, pause: float, hasty_at: float
     ) -> bool:
         """Whether there is nothing more to do. Where its files are replaced all the time there is
         no quiet to be had: then it does that nobody writes in what it held at that moment."""
@@ -194,11 +198,11 @@ class Checkpoints:
 
     # --- in either case ---------------------------------------------------------------------
 
-    def _keep(self, folder: _Folder, pins: Pins, at: float) -> None:
+    def _keep(self, folder: _Folder, pins: Pins, at: _Moment) -> None:
         for _ in range(_STORE_TRIES):
             files, digests = pins.store(self._channel)
             note = pins.seen.note
-            message = KeepCheckpoint(folder.fence, at, tuple(files), self._news(folder, note))
+            message = KeepCheckpoint(folder.fence, *at, tuple(files), self._news(folder, note))
             answer = self._channel.keep_checkpoint(folder.task_id, message)
             if answer.over:
                 folder.over.set()
@@ -213,7 +217,9 @@ class Checkpoints:
         if not (note := self._news(folder, note)):
             return
         try:
-            message = KeepCheckpoint(folder.fence, self._clock.now(), note=note)
+            message = KeepCheckpoint(
+                folder.fence, self._clock.now(), self._clock.boottime(), note=note
+            )
             if self._channel.keep_checkpoint(folder.task_id, message).over:
                 folder.over.set()
             folder.told = note

@@ -21,7 +21,7 @@ def stored(env: Env, data: bytes, path: str = "w") -> dict[str, Any]:
 
 
 def keep(env: Env, held: Held, at: float, *files: dict[str, Any], note: str = "") -> CheckpointKept:
-    message = KeepCheckpoint(held.fence, at, files, note)
+    message = KeepCheckpoint(held.fence, at, at, files, note)
     return env.plane.keep_checkpoint(held.task_id, message).result(0)
 
 

@@ -31,7 +31,7 @@ def kept(
     """The row to add; None: what is there is younger, or the same."""
     told_at = 0.0
     if newest is not None and newest.fence == task.fence:
-        if asked.at <= newest.at:
+        if asked.boot <= newest.boot:
             return None
         told_at = newest.told_at
     row = KeptCheckpoint(
@@ -40,6 +40,7 @@ def kept(
         attempt=task.attempt,
         fence=task.fence,
         at=asked.at,
+        boot=asked.boot,
         size=size_of(asked.files),
         files=asked.files,
         told_at=told_at,

@@ -6,6 +6,7 @@ CREATE TABLE checkpoints (
     attempt INTEGER NOT NULL,
     fence INTEGER NOT NULL,
     at REAL NOT NULL,
+    boot REAL NOT NULL,
     told_at REAL NOT NULL,
     size INTEGER NOT NULL CHECK (size >= 0),
     files TEXT NOT NULL
