@@ -1,6 +1,6 @@
 """Counts to a number, slowly, and goes on from its checkpoint when it is started again.
 
-`gpulayer run --checkpoint counted:1s --retries 5 --retry-on timed_out --timeout 2s --
+`gpulayer run --checkpoint counted:1s --retries 5 --retry-on timed_out --timeout 2s -- ...
 python examples/count.py 30`
 """
 
@@ -19,7 +19,7 @@ if os.path.exists(path):
     print("goes on after", n, flush=True)
 
 while n < int(sys.argv[1]):
-    time.sleep(0.1)
+    time.sleep(0.1)  # noqa: TID251  a slow step of work
     n += 1
     with open(path + ".new", "w") as file:
         file.write(str(n))
