@@ -1,6 +1,6 @@
 """Counts to a number, slowly, and goes on from its checkpoint when it is started again.
 
-`gpulayer run --checkpoint counted:1s --retries 5 --retry-on timed_out --timeout 2s -- ...
+`gpulayer run --checkpoint counted:1s --retries 5 --retry-on timed_out --timeout 2s --
 python examples/count.py 30`
 """
 

@@ -50,7 +50,7 @@ def told_while(text: Callable[[], str], first: float | None, again: float | None
 
 def prepares(phase: str | None) -> str:
     """What of a preparation takes long: `its image: 2 of 5 layers`."""
-    long = ("environment", "image", "secrets")
+    long = ("environment", "image", "secrets", "checkpoint")
     return f"its {phase}" if phase and phase.startswith(long) else ""
 
 
