@@ -193,6 +193,16 @@ _TABLE: tuple[Slug, ...] = (
     Slug("wrong-world", RefusedError, 1, 125, 409,
          "The local plane lives in another container, namespace or user than this terminal, so a "
          "job would not see the same files. Set GPULAYER_HOME to a folder of this world."),
+    Slug("job-not-running", RefusedError, 1, 125, 409,
+         "Only a job that runs now can be entered: this one waits, is being prepared, or has "
+         "ended. `gpulayer status JOB` says which."),
+    Slug("worker-unreachable", UnreachableError, 5, 125, 504,
+         "The way into the job is not there, or was lost: its worker is silent, speaks with "
+         "another of several planes, or a process in between ended. The job itself goes on; a "
+         "command that was inside it is hung up."),
+    Slug("too-many-streams", RefusedError, 1, 125, 409,
+         "Commands inside jobs and forwarded connections have a limit, for each job and for the "
+         "plane: see docs/reference/limits.md. End some of them."),
     # --- the plane ------------------------------------------------------------------------
     Slug("plane-unreachable", UnreachableError, 5, 125, 503,
          "The local plane does not answer. `gpulayer doctor` lists its processes; "
@@ -224,7 +234,8 @@ _TABLE: tuple[Slug, ...] = (
          "There is no plane, and a job must not start one: it would end with the job."),
     Slug("version-mismatch", RefusedError, 5, 125, 426,
          "Client and plane do not speak the same version. `gpulayer stop` ends the plane; the next "
-         "command starts one of its own version."),
+         "command starts one of its own version. A worker that is too old is upgraded where it "
+         "runs."),
     Slug("database-unreachable", StorageError, 5, 125, 507,
          "The PostgreSQL server does not answer, or refuses the login; the message carries its own "
          "words. What was being written is not kept, unless the message says so. The plane goes on "

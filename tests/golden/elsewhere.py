@@ -61,6 +61,11 @@ ELSEWHERE = {
     "plane-busy": ("needs a thousand clients at once", "unit/api/test_admission.py"),
     "not-joined": ("needs two nodes, one of which never comes", "unit/runtime/test_node_shim.py"),
     "port-taken": ("needs a process that takes the port meanwhile", "e2e/test_launch.py"),
+    "worker-unreachable": (
+        "needs a worker that is silent, and a job on it",
+        "unit/control_plane/test_streams.py",
+    ),
+    "too-many-streams": ("its limits are hundreds", "unit/control_plane/test_streams.py"),
     "internal": ("needs a fault of ours", "unit/cli/test_rare_messages.py"),
     "wrong-world": ("needs the right to make a namespace", "unit/sdk/test_world.py"),
 }

@@ -22,6 +22,7 @@ from gpulayer.contracts.messages import (
 from gpulayer.control_plane.plane import ControlPlane
 from gpulayer.control_plane.wakeups import worker_topic
 from gpulayer.errors import GPULayerError, UnreachableError
+from gpulayer.worker.channel import Way
 
 T = TypeVar("T")
 
@@ -79,6 +80,9 @@ class DirectChannel:
     def get_artifact(self, digest: str, path: str) -> None:
         with self._artifacts.open(digest) as source, open(path, "wb") as target:
             shutil.copyfileobj(source, target, _PIECE)
+
+    def join_stream(self, stream: str) -> Way:
+        raise ConnectionRefusedError("jobs of a plane inside a program cannot be entered")
 
     def close(self) -> None:
         self._closed = True

@@ -202,6 +202,16 @@ def _token(plane: ControlPlane, route: Route, call: Call) -> Relation:
     return Relation.OWN if row.revoked_at is None else Relation.ENDED
 
 
+def _stream(plane: ControlPlane, route: Route, call: Call) -> Relation:
+    """The two sides of it: who opened it, and the worker that runs the task."""
+    stream, me = plane.streams.get(call.path["stream"]), call.principal
+    if me.role is Role.WORKER:
+        is_mine = stream.worker_id == me.worker_id
+    else:
+        is_mine = stream.principal.owner == me.owner
+    return Relation.OWN if is_mine else Relation.OTHER
+
+
 def _artifact(plane: ControlPlane, route: Route, call: Call) -> Relation:
     """A worker fetches what its own tasks name, and stores while it has any."""
     me = call.principal
@@ -221,6 +231,7 @@ _RELATIONS = {
     "worker": _worker,
     "speaker": _speaker,
     "token": _token,
+    "stream": _stream,
     "artifact": _artifact,
 }
 

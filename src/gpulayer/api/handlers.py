@@ -23,6 +23,7 @@ from gpulayer.api.rights import Rights
 from gpulayer.api.routes import ROUTES
 from gpulayer.api.speaking import Speaking
 from gpulayer.api.sse import Message, Stream, log_messages
+from gpulayer.api.streaming import Streaming
 from gpulayer.api.submissions import (
     SUBMISSION,
     envelope_of,
@@ -80,7 +81,7 @@ class Host(Protocol):
         """Of a served plane {address, fingerprint}; fingerprint None without TLS."""
 
 
-class Handlers(Rights, Speaking, Watching, Files):
+class Handlers(Rights, Speaking, Watching, Files, Streaming):
     """The routes of one plane. Thread-safe."""
 
     def __init__(self, plane: ControlPlane, artifacts: ArtifactStore, host: Host) -> None:
@@ -91,6 +92,10 @@ class Handlers(Rights, Speaking, Watching, Files):
         self._host = host
         self._disk = ThreadPoolExecutor(4, "gpulayer-disk")
         self.begun = Begun(host.uploads)
+
+    @property
+    def plane(self) -> ControlPlane:
+        return self._plane
 
     @property
     def wakeups(self) -> Wakeups:

@@ -23,8 +23,8 @@ class Route:
     action: str
     """What it does, as `api.authorize` names it."""
     object: str = ""
-    """On what: `job`, `task`, `worker`, `token` or `artifact` of the path, `speaker` (the worker
-    that the body names) or `jobs` (those that it names), or nothing in particular."""
+    """On what: `job`, `task`, `worker`, `token`, `stream` or `artifact` of the path, `speaker` (the
+    worker that the body names) or `jobs` (those that it names), or nothing in particular."""
     parks: bool = False
     body_bytes: int = JSON_BYTES
     """Most that a body may hold; 0: what the disk takes."""
@@ -62,6 +62,10 @@ ROUTES: tuple[Route, ...] = (
           "job.act", "jobs", body_bytes=BATCH_BYTES),
     Route("retry", "POST", "/v1/jobs/{selector}/retry", "A new job like this one.",
           "job.act", "job"),
+    Route("open_stream", "POST", "/v1/jobs/{selector}/streams",
+          "A command inside a running job, or a way to one of its ports.", "job.enter", "job"),
+    Route("join_stream", "POST", "/v1/streams/{stream}",
+          "The frames of a stream, both ways at once.", "stream.join", "stream", parks=True),
     Route("put_artifact", "PUT", "/v1/artifacts/sha256/{digest}", "Store bytes by digest.",
           "artifact.put", "artifact", body_bytes=0),
     Route("get_artifact", "GET", "/v1/artifacts/sha256/{digest}", "Bytes of an artifact.",
@@ -123,6 +127,8 @@ ROUTES: tuple[Route, ...] = (
     Route("keep_checkpoint", "PUT", "/v1/worker/tasks/{task}/checkpoint",
           "What a task's checkpoint folder holds.", "worker.checkpoint", "task",
           body_bytes=BATCH_BYTES),
+    Route("serve_stream", "POST", "/v1/worker/streams/{stream}",
+          "The same for the worker's side.", "stream.serve", "stream", parks=True),
     Route("append_log", "PUT", "/v1/worker/tasks/{task}/log", "Log bytes at an offset.",
           "worker.log", "task", body_bytes=BATCH_BYTES),
 )

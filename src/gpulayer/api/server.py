@@ -29,8 +29,11 @@ from gpulayer.api.answers import Call, Raw, settle
 from gpulayer.api.guard import newer_client
 from gpulayer.api.handlers import Handlers
 from gpulayer.api.listener import PRIVATE
+from gpulayer.api.meeting import Meetings, Side
 from gpulayer.api.routes import ROUTES, Route
+from gpulayer.api.streaming import Attending
 from gpulayer.contracts.messages import WIRE
+from gpulayer.contracts.principals import Principal
 from gpulayer.control_plane.wakeups import Wakeups
 from gpulayer.errors import GPULayerError, RefusedError, UsageError
 from gpulayer.slugs import SLUGS
@@ -45,6 +48,7 @@ sending when the connection ends would hear of a lost connection."""
 
 PIECE_BYTES = 1 << 20
 BYTE_ROUTES = frozenset({"append_log"})
+DUPLEX_ROUTES = frozenset({"join_stream", "serve_stream"})
 
 
 class App:
@@ -53,6 +57,7 @@ class App:
     def __init__(self, handlers: Handlers, admission: Admission | None = None) -> None:
         self._handlers = handlers
         self._admission = admission or Admission()
+        self._meetings = Meetings(handlers.plane, IDENTITY)
         self._router = Router([self._route(route) for route in ROUTES])
         self._router.default = _no_such_path
 
@@ -72,6 +77,8 @@ class App:
             is_unread = _has_body(request)
             try:
                 call = self._admitted(request, route)
+                if route.name in DUPLEX_ROUTES:
+                    return _Attendance(self._meetings, handler(call), call.principal)
                 with self._room_for(request, route):
                     body = await self._body(request, route, call)
                     is_unread = False
@@ -245,6 +252,21 @@ def _refuse(error: GPULayerError, *, is_closing: bool = False) -> Response:
     if error.code == "plane-busy":
         headers["Retry-After"] = str(RETRY_SECONDS)
     return Response(data, slug.status, headers=headers, media_type="application/json")
+
+
+class _Attendance(Response):
+    """One side of a stream: the request's body is read while the answer's is written."""
+
+    def __init__(self, meetings: Meetings, at: Attending, principal: Principal) -> None:
+        self._meetings, self._at, self._principal = meetings, at, principal
+        self.status_code, self.background = 200, None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        side = Side(self._principal, receive, send)
+        try:
+            await self._meetings.attend(self._at.stream, self._at.side, side)
+        except GPULayerError as error:
+            await _refuse(error, is_closing=True)(scope, receive, send)
 
 
 class _Opened(Response):

@@ -22,7 +22,7 @@ from gpulayer.contracts.messages import (
     ReportReply,
 )
 from gpulayer.errors import RefusedError
-from gpulayer.worker.channel import WorkerChannel
+from gpulayer.worker.channel import Way, WorkerChannel
 
 T = TypeVar("T")
 
@@ -82,6 +82,9 @@ class SessionChannel:
 
     def get_artifact(self, digest: str, path: str) -> None:
         self._known(lambda: self._channel.get_artifact(digest, path))
+
+    def join_stream(self, stream: str) -> Way:
+        return self._channel.join_stream(stream)
 
     def close(self) -> None:
         self._channel.close()

@@ -30,6 +30,7 @@ MESSAGES: tuple[type[messages.Message], ...] = (
     messages.CheckpointKept,
     messages.ReportReply,
     messages.Acquire,
+    messages.StreamOrder,
     messages.Acquired,
 )
 
@@ -201,6 +202,15 @@ COMPONENTS: Mapping[str, Mapping[str, str]] = {
     "Audit": {"events": f"tuple[{_OBJECT}, ...]"},
     "Health": {"status": "str", "why?": "str", "queued?": "int"},
     "LogSize": {"size": "int"},
+    "Wish": {
+        **dict.fromkeys(("stream", "kind"), "str"),
+        "argv?": "tuple[str, ...]",
+        **dict.fromkeys(("node?", "port?"), "int"),
+        "forward?": "str",
+        "terminal?": f"{_OBJECT} | None",
+        "set?": "Mapping[str, str]",
+    },
+    "Way": {**dict.fromkeys(("stream", "job", "worker"), "str"), "node": "int"},
 }
 
 
@@ -228,6 +238,8 @@ ROUTES: Mapping[str, Shape] = {
     "cancel": Shape("Job", "Ending"),
     "cancel_many": Shape("Ended", "EndingMany"),
     "retry": Shape("Job", "Retry"),
+    "open_stream": Shape("Way", "Wish"),
+    "join_stream": Shape("bytes", "bytes"),
     "put_artifact": Shape("Stored", "bytes"),
     "get_artifact": Shape("bytes"),
     "link_artifact": Shape("Link"),
@@ -261,5 +273,6 @@ ROUTES: Mapping[str, Shape] = {
     "report": Shape("ReportReply", "Report"),
     "acquire": Shape("Acquired", "Acquire"),
     "keep_checkpoint": Shape("CheckpointKept", "KeepCheckpoint"),
+    "serve_stream": Shape("bytes", "bytes"),
     "append_log": Shape("LogSize", "bytes", {"offset": "int", "fence": "int"}),
 }

@@ -15,7 +15,7 @@ import select
 import socket
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from gpulayer._version import WIRE, __version__
 from gpulayer.api.endpoints import Endpoint, Unix
@@ -23,10 +23,15 @@ from gpulayer.api.http1 import Connection
 from gpulayer.errors import GPULayerError, RefusedError, UnreachableError
 from gpulayer.slugs import error_from_json
 
+if TYPE_CHECKING:
+    from gpulayer.api.duplex import Duplex
+
 BUSY_SECONDS = 60.0
 """How long a plane that answers 429 is asked again."""
 ANSWER_SECONDS = 20.0
 """Longest silence of a plane that answers at once; parked calls add what they park."""
+STREAM_SECONDS = 40.0
+"""More than a plane waits for the other side of a stream."""
 
 _GONE = (ConnectionError, FileNotFoundError)
 
@@ -95,14 +100,7 @@ class Wire:
         this wire does. `park`: seconds that the plane may hold the call on purpose. `sink`: a file
         that takes the answer's bytes, behind those that it holds; a try that brought some does not
         count."""
-        sent = {
-            "Content-Type": "application/json",
-            "X-Gpulayer-Wire": str(WIRE),
-            "X-Gpulayer-Version": __version__,
-            **(headers or {}),
-        }
-        if self._token is not None:
-            sent["Authorization"] = f"Bearer {self._token()}"
+        sent = self._sent(headers or {})
         last: Exception | None = None
         left = most = tries or self._tries
         while left:
@@ -135,9 +133,35 @@ class Wire:
         why = str(last) if last else "it is handing over"
         raise self._unreachable("", why) from last
 
+    def stream(self, path: str) -> Duplex:
+        """An exchange of its own whose both bodies flow at once. It is tried once: what it began
+        cannot be begun again. The plane may take `STREAM_SECONDS` until the other side is there.
+        Raises as `call`."""
+        from gpulayer.api.duplex import Duplex
+
+        def refuse(status: int, headers: Mapping[str, str], data: bytes) -> GPULayerError:
+            return self._refusal(Reply(status, headers, data))
+
+        try:
+            return Duplex.open(self.endpoint, path, self._sent({}), STREAM_SECONDS, refuse)
+        except (TimeoutError, *_GONE) as error:
+            raise self._unreachable("", str(error)) from error
+
     def aside(self) -> Wire:
         """Another connection to the same plane, for another thread. It revives nothing."""
         return Wire(self.endpoint, token=self._token, tries=1)
+
+    def _sent(self, headers: Mapping[str, str]) -> dict[str, str]:
+        """The headers of every call, and these."""
+        sent = {
+            "Content-Type": "application/json",
+            "X-Gpulayer-Wire": str(WIRE),
+            "X-Gpulayer-Version": __version__,
+            **headers,
+        }
+        if self._token is not None:
+            sent["Authorization"] = f"Bearer {self._token()}"
+        return sent
 
     def close(self) -> None:
         """End the connection; the next call makes a new one."""

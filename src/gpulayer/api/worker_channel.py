@@ -32,6 +32,7 @@ from gpulayer.contracts.messages import (
 from gpulayer.errors import GPULayerError, StorageError, UnreachableError
 from gpulayer.runtime import crash
 from gpulayer.worker.addresses import own_address
+from gpulayer.worker.channel import Way
 
 CHUNK = 1 << 20
 
@@ -54,6 +55,8 @@ class Client(Protocol):
         sink: BinaryIO | None = None,
         tries: int | None = None,
     ) -> Any: ...
+
+    def stream(self, path: str) -> Way: ...
 
     def interrupt(self) -> None: ...
 
@@ -151,6 +154,13 @@ class HttpChannel:
             client = self._downloads
             if not self._reached(lambda: self.direct.download(client, digest, sink)):
                 self._reached(lambda: transfers.download(client, digest, sink))
+
+    def join_stream(self, stream: str) -> Way:
+        """Of its own connection: what is cut off there concerns nothing else."""
+        try:
+            return self._reports.stream(f"/v1/worker/streams/{stream}")
+        except GPULayerError as error:
+            raise ConnectionError(error.message) from error
 
     def _upload(self, digest: str, size: int, file: BinaryIO) -> None:
         body, client = _FirstBytes(file, size), self._artifacts

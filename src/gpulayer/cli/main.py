@@ -18,7 +18,7 @@ from gpulayer.cli.table import LATER_FLAGS, OTHER_WORDS, VERBS, Verb
 from gpulayer.errors import GPULayerError, RefusedError, StorageError, UsageError
 from gpulayer.slugs import SLUGS
 
-RUN_VERBS = frozenset({"run", "launch", "map", "wait"})
+RUN_VERBS = frozenset({"run", "launch", "map", "wait", "exec", "shell"})
 """Their exit code is the workload's, so their own failures use 125 and up, as docker's do."""
 INTERRUPTED, READER_LEFT = 130, 141
 LIKE = 0.65

@@ -45,7 +45,10 @@ VERBS: tuple[Verb, ...] = (
     Verb("cancel", "Act", "End jobs.", "cancel"),
     Verb("retry", "Act", "Submit a job again.", "retry"),
     Verb("get", "Act", "Fetch a job's files or an artifact.", "get"),
-    Verb("put", "Act", "Store a file as an artifact.", "put"),
+    Verb("put", "Act", "Store a file as an artifact.", "put", rare=True),
+    Verb("exec", "Act", "Run a command inside a running job.", "exec"),
+    Verb("shell", "Act", "Open a shell inside a running job.", "shell"),
+    Verb("forward", "Act", "Reach a port of a running job from here.", "forward"),
     Verb("serve", "Machines", "Serve this plane to other machines.", "serve"),
     Verb("join", "Machines", "Work for a server, as a worker.", "join"),
     Verb("leave", "Machines", "Leave a server.", "leave"),
@@ -67,7 +70,7 @@ VERBS: tuple[Verb, ...] = (
 )
 
 OTHER_WORDS = {
-    "attach": "logs", "delete": "cancel", "describe": "status", "exec": "run", "info": "doctor",
+    "attach": "logs", "delete": "cancel", "describe": "status", "info": "doctor",
     "inspect": "status", "jobs": "ps", "kill": "cancel", "prune": "gc",
     "queue": "ps", "rm": "gc", "sbatch": "submit", "scancel": "cancel", "show": "status",
     "squeue": "ps", "srun": "run", "start": "submit", "tail": "logs", "top": "ps",
@@ -187,6 +190,11 @@ FLAGS: dict[str, Flag] = {
     "now": _flag("--now", about="Kill at once, without asking first.", is_flag=True),
     "wait_for": _flag("--timeout", about="Stop waiting after this long; the jobs go on.",
                       metavar="TIME"),
+    "tty": _flag("-t", "--tty", about="Give it a terminal, like this one.", is_flag=True),
+    "interactive": _flag("-i", "--interactive", about="Standard input is passed on anyway.",
+                         is_flag=True, advanced=True),
+    "node": _flag("--node", about="Node of a job on several machines; 0.", metavar="N",
+                  type=click.IntRange(0)),
     # Machines
     "login_name": _flag("--name", about="What you call that server; its own name.",
                         metavar="NAME"),

@@ -97,6 +97,8 @@ class WorkerCapabilities:
     """Why nothing does, for people."""
     address: str | None = None
     """Its own IP address on the way to the plane. None: the plane's own machine."""
+    streams: bool = False
+    """Whether its running tasks can be entered (`exec`, `shell`, `forward`)."""
 
     def to_json(self) -> dict[str, Any]:
         return dataclasses.asdict(self)

@@ -98,6 +98,7 @@ _TESTS: Mapping[str, Callable[[object], bool]] = {
             "tuple[PreparedStep, ...]",
             "tuple[Assignment, ...]",
             "tuple[Cancel, ...]",
+            "tuple[StreamOrder, ...]",
             "tuple[GpuDevice, ...]",
             "tuple[Interpreter, ...]",
         ),

@@ -131,6 +131,16 @@ FOLDER_BYTES: Final = 2 << 30
 PIPED_BYTES: Final = 4 << 30
 """What is taken of a pipe; a file may be of any size."""
 
+# --- into a running job -------------------------------------------------------------------
+EXEC_BYTES: Final = 64 * 1024
+"""The words of a command that is brought into a running job, a NUL for each."""
+
+STREAMS_PER_JOB: Final = 128
+"""Commands, forwards and forwarded connections of one job at the same time."""
+
+STREAMS_PER_PLANE: Final = 1_024
+"""Those of all jobs of one plane."""
+
 # --- a job file ---------------------------------------------------------------------------
 FILE_BYTES: Final = 1024 * 1024
 """A job file."""

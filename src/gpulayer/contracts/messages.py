@@ -260,6 +260,27 @@ class Acquire(Message):
 
 
 @dataclass(frozen=True, slots=True)
+class StreamOrder(Message):
+    """Somebody wants to come into a running task: join the stream of that id
+    (`POST /v1/worker/streams/{id}`), whatever comes of it."""
+
+    stream: str
+    task_id: str
+    fence: int
+    job_id: str
+    kind: str
+    """`exec`: a command. `forward`: hold the way open until the task ends. `connect`: to a port."""
+    argv: tuple[str, ...] = ()
+    """Of an `exec`; none: the user's shell."""
+    port: int = 0
+    """At loopback, as the task sees it."""
+    terminal: Mapping[str, Any] | None = None
+    """{attrs, rows, cols} of the visitor's. None: three pipes."""
+    set: Mapping[str, str] = field(default_factory=dict)
+    """Variables on top of the task's."""
+
+
+@dataclass(frozen=True, slots=True)
 class Acquired(Message):
     """`ok` False: this call is over. Its incarnation is not known (any more), so register again;
     or a newer call took its place, and then nobody waits for this answer."""
@@ -275,11 +296,13 @@ class Acquired(Message):
     each and report what it has."""
     leave: bool = False
     """The plane is going: end when idle."""
+    streams: tuple[StreamOrder, ...] = ()
+    """For workers whose capabilities say `streams`."""
 
     @property
     def is_news(self) -> bool:
         """Whether there is a reason to answer before the park is over."""
-        orders = self.assignments or self.retract or self.cancel or self.probe
+        orders = self.assignments or self.retract or self.cancel or self.probe or self.streams
         return bool(orders or self.leave or not self.ok)
 
 
@@ -295,4 +318,5 @@ _NESTED: dict[tuple[str, str], type[Message]] = {
     ("Acquired", "assignments"): Assignment,
     ("Acquired", "retract"): Assignment,
     ("Acquired", "cancel"): Cancel,
+    ("Acquired", "streams"): StreamOrder,
 }

@@ -23,6 +23,7 @@ from gpulayer.control_plane.lifecycle import gangs
 from gpulayer.control_plane.orders import assignment, cancels, is_ready
 from gpulayer.control_plane.ports import Ports, Reader, Tx, commit
 from gpulayer.control_plane.sessions import Session, Sessions
+from gpulayer.control_plane.streams import Streams
 from gpulayer.control_plane.wakeups import job_topic, worker_topic
 from gpulayer.errors import NotFoundError, RefusedError
 
@@ -30,9 +31,10 @@ from gpulayer.errors import NotFoundError, RefusedError
 class Assignments:
     """Thread-safe."""
 
-    def __init__(self, ports: Ports, sessions: Sessions) -> None:
+    def __init__(self, ports: Ports, sessions: Sessions, streams: Streams) -> None:
         self._ports = ports
         self._sessions = sessions
+        self._streams = streams
         self._leaving = False
 
     def acquire_now(self, message: Acquire) -> Future[Acquired]:
@@ -95,6 +97,8 @@ class Assignments:
         wanted: list[tuple[str, str]] = [key for key, _ in ready]
         wanted += [(order.mode, order.task_id) for order in orders]
         wanted += [("probe", path) for path in session.unprobed]
+        streams = self._streams.orders(session.worker.id)
+        wanted += [("stream", order.stream) for order in streams]
         due = session.hand_out(wanted, now, self._ports.settings.redeliver_seconds)
         work = tuple(work for key, work in ready if key in due)
         return Acquired(
@@ -102,6 +106,7 @@ class Assignments:
             retract=work if drains else (),
             cancel=tuple(order for order in orders if (order.mode, order.task_id) in due),
             probe=tuple(sorted(path for path in session.unprobed if ("probe", path) in due)),
+            streams=tuple(order for order in streams if ("stream", order.stream) in due),
         )
 
     def _assignment(self, reader: Reader, task: Task, drains: bool) -> Assignment | None:

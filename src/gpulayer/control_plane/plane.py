@@ -38,6 +38,7 @@ from gpulayer.control_plane.registry import Registry
 from gpulayer.control_plane.reports import Reports
 from gpulayer.control_plane.sessions import Sessions
 from gpulayer.control_plane.settings import Settings
+from gpulayer.control_plane.streams import Streams
 from gpulayer.control_plane.submission import Submission, SubmissionDesk
 from gpulayer.control_plane.wakeups import QUEUE, Wakeups
 
@@ -70,8 +71,9 @@ class ControlPlane:
         dispatch: Callable[[], None] = self._dispatcher.request
         self._desk = SubmissionDesk(ports, envelopes, self._dispatcher)
         self._registry = Registry(ports, sessions, envelopes, dispatch)
-        self._assignments = Assignments(ports, sessions)
         self._checkpoints = Checkpoints(ports)
+        self.streams = Streams(ports, sessions)
+        self._assignments = Assignments(ports, sessions, self.streams)
         self._reports = Reports(ports, sessions, envelopes, self._dispatcher)
         self._reconciler = Reconciler(ports, sessions, envelopes, dispatch, self._election)
         self._queries = Queries(ports, sessions, self._dispatcher)

@@ -22,6 +22,7 @@ import time
 
 from gpulayer.runtime import exits, memory, processes, spawn
 from gpulayer.runtime.loop import PRIORITY, READ
+from gpulayer.runtime.visits import Visits
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -66,6 +67,7 @@ class Body:
         self._killing = False
         self._is_empty = False
         self._memory_kills = 0
+        self._visits: Visits | None = None
 
     def start(self) -> None:
         """OSError where there is no room for one more process; all else is reported, later."""
@@ -122,6 +124,27 @@ class Body:
     def started_at(self) -> float | None:
         return self._started_at
 
+    def visit(self, request: dict[str, Any], fds: list[int]) -> None:
+        """Brings a command into the running task; see `visits`. What it raises, too."""
+        if self._started_at is None or self._status is not None:
+            raise spawn.SpawnError("not-running", "the task does not run")
+        if self._visits is None:
+            self._visits = Visits(
+                self._loop, self._children, self._launch, self._leaf, self._tell_of_visit
+            )
+        self._visits.begin(request, fds)
+
+    def _tell_of_visit(self, event: dict[str, Any]) -> None:
+        self._report({**event, "task_over": self.leader_ended})
+
+    def signal_visit(self, name: str, signum: int) -> None:
+        if self._visits is not None:
+            self._visits.signal(name, signum)
+
+    def end_visit(self, name: str) -> None:
+        if self._visits is not None:
+            self._visits.leave(name)
+
     def close_stream(self, stream: int) -> None:
         """Nothing here holds a read end."""
 
@@ -171,9 +194,9 @@ class Body:
     def _end_what_is_left(self) -> None:
         if not self.look():
             self._killing = True
-            self._leftovers = len(
-                self._leaf.pids() if self._leaf else processes.descendants(os.getpid())
-            )
+            left = self._leaf.pids() if self._leaf else processes.descendants(os.getpid())
+            visiting = self._visits.living() if self._visits is not None else 0
+            self._leftovers = max(0, len(left) - visiting)
             self._sweep()
 
     def look(self) -> bool:

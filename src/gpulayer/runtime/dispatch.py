@@ -8,12 +8,14 @@ import signal
 
 from gpulayer.runtime import frames, ladder, shapes, world
 from gpulayer.runtime.attaches import Attach
+from gpulayer.runtime.envelopes import with_folder
 from gpulayer.runtime.journal import is_name
 from gpulayer.runtime.leases import Leases
 from gpulayer.runtime.peers import Peer
 from gpulayer.runtime.roster import refusal
 from gpulayer.runtime.spawn import FULL, SpawnError
 from gpulayer.runtime.tasks import Task
+from gpulayer.runtime.visitors import Visitors
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -64,6 +66,7 @@ class Dispatch:
         self._leave_home = leave
         self._leases = Leases(loop, self._lease_over)
         self._attaches: dict[Peer, Attach] = {}
+        self._visitors = Visitors()
         self._attach_prefix = f"{os.urandom(6).hex()}."
         """Tells the attaches of this supervisor from those of an earlier one."""
         self._next_attach = 0
@@ -82,6 +85,7 @@ class Dispatch:
         attach = self._attaches.pop(peer, None)
         if attach is not None:
             attach.close()
+        self._visitors.left(peer)
         self._envelopes.giver_left(peer)
         self._changed()
 
@@ -148,7 +152,7 @@ class Dispatch:
             if not self._envelopes.put_again(known, peer):
                 raise RequestError("envelope-lost", "no such envelope is here")
             return {"envelope_id": known}
-        envelope = _with_folder(request["envelope"], fds)
+        envelope = with_folder(request["envelope"], fds)
         keep = bool(request.get("keep"))
         envelope_id = self._envelopes.put(envelope, keep=keep, giver=peer)
         self._loop.after(0, self._start_early)
@@ -159,7 +163,7 @@ class Dispatch:
             raise RequestError("bad-request", "this connection has an attach already")
         if request.get("mode") not in ("plain", "terminal"):
             raise RequestError("bad-request", "mode is plain or terminal")
-        envelope = _with_folder(request["envelope"], fds)
+        envelope = with_folder(request["envelope"], fds)
         envelope_id = self._envelopes.put(envelope, keep=False, giver=peer)
         self._next_attach += 1
         attach_id = request.get("attach_id") or f"{self._attach_prefix}{self._next_attach}"
@@ -334,6 +338,15 @@ class Dispatch:
             task.cancel("kill", 0)
         return {}
 
+    def _visit(self, peer: Peer, request: dict[str, Any], fds: dict[str, int]) -> dict[str, Any]:
+        return self._visitors.begin(peer, self._task(request), request, fds)
+
+    def _signal_visit(
+        self, peer: Peer, request: dict[str, Any], fds: dict[str, int]
+    ) -> dict[str, Any]:
+        self._visitors.signal(peer, int(request["signum"]))
+        return {}
+
     def _task(self, request: dict[str, Any]) -> Any:
         task = self._roster.get(request["task_id"])
         if task is None:
@@ -382,15 +395,6 @@ _WORDS: dict[str, Callable[[Dispatch, Peer, dict[str, Any], dict[str, int]], Any
     "winsize": Dispatch._winsize,
     "closed": Dispatch._reader_left,
     "kill": Dispatch._kill,
+    "visit": Dispatch._visit,
+    "signal_visit": Dispatch._signal_visit,
 }
-
-
-def _with_folder(envelope: Any, fds: dict[str, int]) -> dict[str, Any]:
-    """The folder is kept as path, device and inode, never open: a job that waits must not keep a
-    file system busy."""
-    if not isinstance(envelope, dict) or not isinstance(envelope.get("environ"), list):
-        raise RequestError("bad-request", "an envelope is an object with an environ")
-    if "cwd" in fds and not envelope.get("cwd_ino"):
-        found = os.fstat(fds["cwd"])
-        return {**envelope, "cwd_dev": found.st_dev, "cwd_ino": found.st_ino}
-    return envelope

@@ -142,6 +142,17 @@ class Envelopes:
         return envelope
 
 
+def with_folder(envelope: Any, fds: dict[str, int]) -> dict[str, Any]:
+    """The folder is kept as path, device and inode, never open: a job that waits must not keep a
+    file system busy. ValueError for what is no envelope."""
+    if not isinstance(envelope, dict) or not isinstance(envelope.get("environ"), list):
+        raise ValueError("an envelope is an object with an environ")
+    if "cwd" in fds and not envelope.get("cwd_ino"):
+        found = os.fstat(fds["cwd"])
+        return {**envelope, "cwd_dev": found.st_dev, "cwd_ino": found.st_ino}
+    return envelope
+
+
 def canonical(envelope: dict[str, Any]) -> bytes:
     """The bytes whose SHA-256 is the envelope's id."""
     text = json.dumps(envelope, sort_keys=True, separators=(",", ":"), ensure_ascii=True)

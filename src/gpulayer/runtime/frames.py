@@ -80,8 +80,9 @@ def encode_json(message: Mapping[str, Any]) -> bytes:
 class Decoder:
     """Turns bytes as they come into frames; takes any split of them."""
 
-    def __init__(self) -> None:
+    def __init__(self, max_json: int = MAX_JSON) -> None:
         self._buffer = bytearray()
+        self._max_json = max_json
         self._fds: deque[int] = deque()
 
     def feed(self, data: bytes, fds: Sequence[int] = ()) -> None:
@@ -98,7 +99,7 @@ class Decoder:
             while len(buffer) - start >= HEADER.size:
                 length, raw_kind = HEADER.unpack_from(buffer, start)
                 kind = raw_kind.decode("latin-1")
-                if length > (MAX_JSON if kind == JSON else MAX_PAYLOAD):
+                if length > (self._max_json if kind == JSON else MAX_PAYLOAD):
                     raise ProtocolError(f"a frame of {length} bytes is over the limit")
                 end = start + HEADER.size + length
                 if len(buffer) < end:
@@ -165,9 +166,16 @@ class Connection:
             self._read()
         return self._frames.popleft()
 
+    @property
+    def has_waiting(self) -> bool:
+        """Frames came with the answer to a `call`: no `select` tells of them."""
+        return bool(self._frames)
+
     def ready(self) -> list[tuple[str, Any, list[int]]]:
-        """After `select` said readable: one read, and every whole frame there is (maybe none)."""
-        self._read()
+        """After `select` said readable, or where `has_waiting`: one read, unless some wait, and
+        every whole frame there is (maybe none)."""
+        if not self._frames:
+            self._read()
         frames = list(self._frames)
         self._frames.clear()
         return frames

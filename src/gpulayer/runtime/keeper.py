@@ -9,8 +9,8 @@ file before it tells anyone. When its supervisor dies it ends the job, drains wh
 and leaves.
 
 `Keeper` is the supervisor's handle, a `Body` by proxy; the process is `keeping.keep`. They speak
-JSON lines over a socket pair: {"op": "signal" | "blame" | "kill" | "close" | "bye"} down, and up
-the events of `Body`.
+JSON lines over a socket pair: {"op": "signal" | "blame" | "kill" | "close" | "bye" | "visit" |
+"signal_visit" | "end_visit"} down, and up the events of `Body`.
 """
 
 from __future__ import annotations
@@ -73,6 +73,16 @@ class Keeper:
 
     def kill(self) -> None:
         self._line.send({"op": "kill"})
+
+    def visit(self, request: dict[str, Any], fds: list[int]) -> None:
+        """What cannot be is reported, as the visit's end."""
+        self._line.send_with({"op": "visit", "fds": len(fds), **request}, fds)
+
+    def signal_visit(self, name: str, signum: int) -> None:
+        self._line.send({"op": "signal_visit", "visit": name, "signum": signum})
+
+    def end_visit(self, name: str) -> None:
+        self._line.send({"op": "end_visit", "visit": name})
 
     def close_stream(self, stream: int) -> None:
         self._line.send({"op": "close", "stream": stream})

@@ -9,7 +9,7 @@ import signal
 import sys
 import time
 
-from gpulayer.runtime import crash, exits, launches, processes, spawn
+from gpulayer.runtime import crash, exits, launches, processes, spawn, visits
 from gpulayer.runtime.body import Body
 from gpulayer.runtime.journal import Birth
 from gpulayer.runtime.lines import Line
@@ -139,11 +139,30 @@ class _Keeping:
             self._body.blame(request["cause"], request["reason"])
         elif op == "kill":
             self._body.kill()
+        elif op == "visit":
+            self._visit(request)
+        elif op == "signal_visit":
+            self._body.signal_visit(request["visit"], request["signum"])
+        elif op == "end_visit":
+            self._body.end_visit(request["visit"])
         elif op == "close":
             self._close(request["stream"])
         elif op == "bye":
             self._dismissed = True
             self._loop.stop()
+
+    def _visit(self, request: dict[str, Any]) -> None:
+        fds = self._line.take(request["fds"])
+        try:
+            self._body.visit(request, fds)
+        except (spawn.SpawnError, OSError) as error:
+            refused = error if isinstance(error, spawn.SpawnError) else None
+            refused = refused or spawn.SpawnError("spawn-failed", str(error))
+            told = {"visit": request["visit"], "what": "ended", **visits.ending(0, refused)}
+            self._line.send({"event": "visit", **told})
+        finally:
+            for fd in fds:
+                os.close(fd)
 
     def _close(self, stream: int) -> None:
         for source in [s for s in self._sources if s.stream == stream]:

@@ -119,6 +119,8 @@ REQUESTS: dict[str, dict[str, Any]] = {
     "signal": {"signum": int, "target": str},
     "winsize": {"rows": _CELLS, "cols": _CELLS},
     "closed": {"stream": int},
+    "visit": {"fence": int, "argv": [str], "set": Each(str), "watch": bool},
+    "signal_visit": {"signum": int},
 }
 
 

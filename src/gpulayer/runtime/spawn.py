@@ -36,8 +36,8 @@ class Launch:
     """All that the child needs. The descriptors stay the caller's and must be 3 or higher."""
 
     __slots__ = (
-        "affinity", "argv", "argv0", "controls", "cwd", "cwd_id", "environ", "ignored", "nice",
-        "rlimits", "stderr", "stdin", "stdout", "umask",
+        "affinity", "argv", "argv0", "controls", "cwd", "cwd_id", "environ", "ignored", "leads",
+        "nice", "rlimits", "stderr", "stdin", "stdout", "umask",
     )  # fmt: skip
 
     def __init__(
@@ -58,6 +58,8 @@ class Launch:
         self.controls = -1
         """The terminal that the job shall be in the foreground of, or -1 for a session of its own.
         The parent must then lead the session that this terminal controls."""
+        self.leads = -1
+        """A terminal that shall control the session of its own."""
 
 
 class SpawnError(Exception):
@@ -150,7 +152,7 @@ def _become(launch: Launch) -> NoReturn:
     if launch.controls >= 0:
         _take_foreground(launch.controls)
     else:
-        os.setsid()
+        own_terminal(launch.leads)
     enter_folder(launch)
     if launch.umask is not None:
         os.umask(launch.umask)
@@ -309,6 +311,8 @@ def _try(call: Callable[[], object]) -> None:
 
 
 def own_terminal(slave: int) -> None:
-    """Makes the calling process the leader of a new session that `slave` controls (tty(4))."""
+    """Makes the calling process the leader of a new session that `slave` controls (tty(4)); of one
+    without a terminal, where there is none."""
     os.setsid()
-    fcntl.ioctl(slave, termios.TIOCSCTTY, 0)
+    if slave >= 0:
+        fcntl.ioctl(slave, termios.TIOCSCTTY, 0)

@@ -2,7 +2,8 @@
 
     begin -> (forked) -> started -> ... -> body empty -> pumps drained -> exited -> forgotten
 
-The `exited` event and the end of the log always come after the last byte of output.
+The `exited` event and the end of the log always come after the last byte of output. All that can
+happen to a task stands here in the order of its life, which makes this longer than others.
 """
 
 from __future__ import annotations
@@ -75,6 +76,8 @@ class Task:
         self._body: Body | Keeper
         self._isig = True
         self._is_forgotten = False
+        self.visits: dict[str, Callable[[dict[str, Any]], object]] = {}
+        """Who hears of a visit, and of the end; see `visitors`."""
         self._birth = Birth(stem + BIRTH)
         self._segment = Writer(
             stem + LOG,
@@ -89,6 +92,10 @@ class Task:
     @property
     def is_running(self) -> bool:
         return self.exit is None
+
+    @property
+    def body(self) -> Body | Keeper:
+        return self._body
 
     def begin(
         self, envelope: dict[str, Any], attach: Attach | None, leaf: cgroup.Leaf | None
@@ -153,6 +160,9 @@ class Task:
                 self._body.close_stream(pump.source.stream)
                 self._segment.note("the reader of the output left")
 
+    def is_visitable(self, fence: int | None) -> bool:
+        return self.is_running and self.pid is not None and fence == self._request.get("fence")
+
     def detach(self) -> None:
         self._attach = None
         self._resume()
@@ -205,6 +215,9 @@ class Task:
             self._end_outside(event["exit"])
         elif kind == "orphaned":
             self._orphaned(self)
+        elif kind == "visit":
+            if (told := self.visits.get(event.pop("visit"))) is not None:
+                told(event)
         elif self._attach is not None:
             self._attach.event(event)
 
@@ -270,6 +283,8 @@ class Task:
         if self.refusal is not None:
             self.refusal["exit"] = ending
         self._tell(ending)
+        for told in self.visits.values():
+            told({"exit": ending})
         self._answer()
         self.tails.look()
         self._ended(self)

@@ -178,7 +178,8 @@ class Agent:
         for assignment in reply.retract:
             if (slot := self.slots.get(assignment.task_id)) is not None:
                 self.slots.retract(slot)
-        return [*self._orders(reply.cancel), *([say.Probe(reply.probe)] if reply.probe else [])]
+        out = self._orders(reply.cancel) + [say.JoinStream(order) for order in reply.streams]
+        return [*out, *([say.Probe(reply.probe)] if reply.probe else [])]
 
     def _given(self, assignments: tuple[Assignment, ...], sent: float, now: float) -> None:
         sent = min(sent, self._last_heard)  # an acquire alone does not renew a lease

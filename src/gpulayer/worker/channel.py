@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from gpulayer.contracts.messages import (
     Acquire,
@@ -15,6 +15,28 @@ from gpulayer.contracts.messages import (
     Report,
     ReportReply,
 )
+
+
+class Way(Protocol):
+    """A stream's two directions, as `api.duplex.Duplex` says. For one thread."""
+
+    def fileno(self) -> int: ...
+    @property
+    def is_full(self) -> bool: ...
+    @property
+    def is_flushed(self) -> bool: ...
+    @property
+    def has_ended(self) -> bool: ...
+    @property
+    def is_pending(self) -> bool: ...
+    @property
+    def events(self) -> int: ...
+    def send(self, kind: str, payload: bytes) -> None: ...
+    def send_json(self, message: dict[str, Any]) -> None: ...
+    def finish(self) -> None: ...
+    def flush(self) -> None: ...
+    def receive(self) -> list[tuple[str, Any]]: ...
+    def close(self) -> None: ...
 
 
 class WorkerChannel(Protocol):
@@ -51,6 +73,9 @@ class WorkerChannel(Protocol):
         """The bytes of an artifact as a file. They are not compared with the digest here. What is
         there when this raises `ConnectionError` is gone on from by the next call, if the caller
         leaves it there."""
+
+    def join_stream(self, stream: str) -> Way:
+        """The worker's side of a stream. Raises `OSError` where nobody waits for it."""
 
     def close(self) -> None:
         """End every call in progress; they raise `OSError`. Safe from any thread, and twice."""

@@ -19,6 +19,7 @@ from queue import SimpleQueue
 from typing import Any
 
 from gpulayer.clock import Clock
+from gpulayer.contracts.messages import StreamOrder
 from gpulayer.errors import GPULayerError, NotFoundError, RefusedError
 from gpulayer.runtime import frames
 from gpulayer.slugs import SLUGS
@@ -46,6 +47,7 @@ class Driver:
         start_plane: Callable[[], None],
         probe: Callable[[tuple[str, ...]], Mapping[str, Any]],
         on_error: Callable[[BaseException], None],
+        join_stream: Callable[[StreamOrder], None] = lambda order: None,
     ) -> None:
         """`connect` starts a supervisor where there is none; `OSError` means: not yet."""
         self.left = threading.Event()
@@ -57,6 +59,7 @@ class Driver:
         self._start_plane = start_plane
         self._probe = probe
         self._on_error = on_error
+        self._join_stream = join_stream
         self._lock = threading.Lock()
         self._is_sooner = threading.Condition(self._lock)
         """The clock has something to do earlier than it thought."""
@@ -167,6 +170,8 @@ class Driver:
                 self._ask("keep", envelope_ids=list(ids))
             case say.Probe(paths):
                 self._work.later(lambda: self.post(heard.CapabilitiesChanged(self._probe(paths))))
+            case say.JoinStream(order):
+                self._join_stream(order)
             case say.StartPlane():
                 self._work.later(self._start_plane)
             case say.Leave():

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gpulayer.contracts.messages import Acquire, Assignment, Register, Report
+from gpulayer.contracts.messages import Acquire, Assignment, Register, Report, StreamOrder
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +139,13 @@ class Probe:
 
 
 @dataclass(frozen=True, slots=True)
+class JoinStream:
+    """Somebody comes into a running task. What comes of it is theirs, and the agent's no more."""
+
+    order: StreamOrder
+
+
+@dataclass(frozen=True, slots=True)
 class StartPlane:
     """The plane went away without a word and has not come back."""
 
@@ -164,6 +171,7 @@ Instruction = (
     | DropEnvelopes
     | KeepEnvelopes
     | Probe
+    | JoinStream
     | StartPlane
     | Leave
 )

@@ -49,6 +49,7 @@ class ThisMachine:
             interpreters=(_own(python),),
             data=tuple(sorted(data)),
             secrets=secrets,
+            streams=True,
         )
         self._engines = engines
         if engines is None or not engines.programs:

@@ -8,9 +8,11 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from gpulayer._version import __version__
 from gpulayer.clock import Clock, Ids
 from gpulayer.contracts.ids import LOCAL_WORKER
 from gpulayer.contracts.keeping import TIDY_SECONDS, WORKSPACE_BYTES
+from gpulayer.runtime import frames
 from gpulayer.worker.agent import Agent
 from gpulayer.worker.artifact_cache import ArtifactCache
 from gpulayer.worker.channel import WorkerChannel
@@ -24,6 +26,7 @@ from gpulayer.worker.lock import WorkerLock
 from gpulayer.worker.machine import ThisMachine
 from gpulayer.worker.secrets.book import Book
 from gpulayer.worker.steps import leftovers
+from gpulayer.worker.streams import Streams
 from gpulayer.worker.supervisor_link import SupervisorLink
 from gpulayer.worker.task_runner import TaskRunner
 
@@ -84,6 +87,9 @@ class Worker:
         self._driver: Driver | None = None
         self._cache = ArtifactCache(os.path.join(beside, "cache"), channel.get_artifact, clock)
         self._has_swept = False
+        self._streams = Streams(
+            lambda stream: channel.join_stream(stream), self._visit, clock, outside.on_error
+        )
 
     def start(self) -> bool:
         """False: another worker of this home is alive, and nothing was started."""
@@ -148,7 +154,18 @@ class Worker:
             start_plane=self._outside.start_plane,
             probe=self._machine.probe,
             on_error=self._outside.on_error,
+            join_stream=self._streams.begin,
         )
+
+    def _visit(self) -> frames.Connection:
+        """A connection of its own to the supervisor, for one stream."""
+        connection = frames.connect(self._outside.supervisor_socket, PATIENCE_SECONDS)
+        try:
+            connection.greet("client", __version__, PATIENCE_SECONDS * 10)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
 
     def _connect(self) -> SupervisorLink:
         try:

@@ -14,7 +14,8 @@ import pytest
 
 from gpulayer.api.authorize import TABLE, Relation, may, may_at_all
 from gpulayer.api.routes import ROUTES, Route
-from gpulayer.contracts.principals import LOCAL, Role
+from gpulayer.contracts.principals import LOCAL, Principal, Role
+from gpulayer.control_plane.stream_rules import Wish
 from gpulayer.control_plane.submission import Submission
 from tests.support.env import Env
 from tests.support.knocking import Knocking
@@ -31,6 +32,9 @@ job.submit      submitter+none operator+none admin+none
 job.look        viewer+own,ended,other submitter+own,ended,other operator+own,ended,other
                 admin+own,ended,other worker+own
 job.act         submitter+own,ended operator+own,ended,other admin+own,ended,other
+job.enter       submitter+own,ended operator+own,ended admin+own,ended,other
+stream.join     submitter+own operator+own admin+own
+stream.serve    worker+own
 artifact.get    viewer+* submitter+* operator+* admin+* worker+own
 artifact.put    submitter+* operator+* admin+* worker+own
 artifact.mend   submitter+none operator+none admin+none
@@ -80,7 +84,8 @@ def test_what_has_no_row_is_nobodys() -> None:
 @pytest.mark.parametrize("route", ROUTES, ids=lambda route: route.name)
 def test_every_route_has_a_row_and_an_object_that_is_known(route: Route) -> None:
     assert route.action in TABLE
-    assert route.object in ("", "job", "task", "worker", "token", "artifact", "speaker", "jobs")
+    known = ("", "job", "task", "worker", "token", "artifact", "speaker", "jobs", "stream")
+    assert route.object in known
     if "{" in route.path:
         assert route.object or route.action == "artifact.mend"  # of a person: any base
 
@@ -152,6 +157,8 @@ def objects_of(route: Route, role: Role) -> tuple[Relation, ...]:
         return (OTHER, OWN) if role is Role.WORKER else (OTHER,)
     if route.object == "task" and role is not Role.WORKER:
         return (OTHER,)
+    if route.object == "stream":
+        return (OTHER, OWN)
     if route.object in ("job", "jobs") and role is Role.WORKER:
         return (OTHER, OWN)
     return (OTHER, ENDED, OWN)
@@ -164,6 +171,7 @@ def prepared(door: Knocking, route: Route, role: Role, relation: Relation) -> st
         "{selector}": a_job,
         "{task}": a_task,
         "{worker}": lambda env, role, relation: a_worker(env, relation),
+        "{stream}": a_stream,
         "{token}": lambda env, role, relation: a_token(door, relation),
         "{digest}": lambda env, role, relation: an_artifact(env, role, relation),
     }
@@ -215,6 +223,20 @@ def a_job(env: Env, role: Role, relation: Relation) -> str:
     if relation is ENDED:
         env.plane.cancel(job).result(0)
     return job
+
+
+def a_stream(env: Env, role: Role, relation: Relation) -> str:
+    """Into a job of somebody's that runs on a worker of somebody's."""
+    name = "mine" if relation is OWN and role is Role.WORKER else "other"
+    owner = "me" if relation is OWN else "somebody"
+    if name not in env.workers:
+        env.worker(name, streams=True)
+    job = placed_on(env, name)
+    env.workers[name].acquire()
+    env.workers[name].start(job)
+    by = Principal(Role.SUBMITTER, owner)
+    env.plane.streams.open(job, f"{name}-{owner}-{job}", Wish("exec", ("true",)), by)
+    return f"{name}-{owner}-{job}"
 
 
 def a_token(door: Knocking, relation: Relation) -> str:
