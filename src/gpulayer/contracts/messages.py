@@ -271,13 +271,11 @@ class StreamOrder(Message):
     kind: str
     """`exec`: a command. `forward`: hold the way open until the task ends. `connect`: to a port."""
     argv: tuple[str, ...] = ()
-    """Of an `exec`; none: the user's shell."""
+    """Of an `exec`; none: the user's shell. `port` is at the task's loopback."""
     port: int = 0
-    """At loopback, as the task sees it."""
     terminal: Mapping[str, Any] | None = None
-    """{attrs, rows, cols} of the visitor's. None: three pipes."""
+    """{attrs, rows, cols} of the visitor's. None: three pipes. `set` are variables for it."""
     set: Mapping[str, str] = field(default_factory=dict)
-    """Variables on top of the task's."""
 
 
 @dataclass(frozen=True, slots=True)

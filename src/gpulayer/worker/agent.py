@@ -175,11 +175,10 @@ class Agent:
             return []
         self._leaving = self._leaving or reply.leave
         self._given((*reply.assignments, *reply.retract), self._session.acquire_sent, now)
-        for assignment in reply.retract:
-            if (slot := self.slots.get(assignment.task_id)) is not None:
-                self.slots.retract(slot)
-        out = self._orders(reply.cancel) + [say.JoinStream(order) for order in reply.streams]
-        return [*out, *([say.Probe(reply.probe)] if reply.probe else [])]
+        for slot in filter(None, (self.slots.get(given.task_id) for given in reply.retract)):
+            self.slots.retract(slot)
+        probe = [say.Probe(reply.probe)] if reply.probe else []
+        return [*self._orders(reply.cancel), *map(say.JoinStream, reply.streams), *probe]
 
     def _given(self, assignments: tuple[Assignment, ...], sent: float, now: float) -> None:
         sent = min(sent, self._last_heard)  # an acquire alone does not renew a lease
