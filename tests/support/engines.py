@@ -23,6 +23,7 @@ from typing import Any
 import pytest
 
 from gpulayer.runtime.processes import end_marked
+from tests.support import torch_stub
 from tests.support.local_home import SECONDS, watched
 
 BUSYBOX = "/bin/busybox"
@@ -59,6 +60,30 @@ def busybox_tar(**more: bytes) -> bytes:
             entry.type, entry.linkname = tarfile.SYMTYPE, "busybox"
             tar.addfile(entry)
     return out.getvalue()
+
+
+def python_tar() -> bytes:
+    """The same with the system's own Python as `python3`, and what acts as torchrun."""
+    python, library = Path("/usr/bin/python3").resolve(), Path("/usr/lib") / "python3"
+    library = library.with_name(python.name)
+    require("ldd", str(python), str(library))
+    modules = [
+        path
+        for path in library.rglob("*")
+        if path.is_file() and not _SKIPPED.intersection(path.relative_to(library).parts)
+    ]
+    shared = [python, *(path for path in modules if path.suffix == ".so")]
+    told = subprocess.run(["ldd", *shared], capture_output=True, text=True, check=True).stdout
+    found = {word for word in told.split() if word.startswith("/") and not word.endswith(":")}
+    files = {path: Path(path).read_bytes() for path in found if os.path.exists(path)}
+    files |= {str(path): path.read_bytes() for path in modules}
+    files["/usr/bin/python3"] = python.read_bytes()
+    site = "/usr/lib/python3/dist-packages/torch"
+    files |= {f"{site}/{name}": text.encode() for name, text in torch_stub.FILES.items()}
+    return busybox_tar(**{path.lstrip("/"): data for path, data in files.items()})
+
+
+_SKIPPED = frozenset("test tests __pycache__ idlelib lib2to3 ensurepip tkinter turtledemo".split())
 
 
 class Engine:

@@ -71,17 +71,23 @@ if code:
 sys.exit(code)
 """
 
+FILES = {
+    "__init__.py": "",
+    "distributed/__init__.py": "",
+    "version.py": f"__version__ = {VERSION!r}\ncuda = None\n",
+    "distributed/run.py": RUN,
+}
+"""Of the package."""
+
 
 def install(folder: Path) -> str:
     """A virtual environment in `folder`, found without activation; its Python."""
     venv = folder / ".venv"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(venv)], check=True)
     site = Path(sysconfig.get_path("purelib", "venv", {"base": str(venv), "platbase": str(venv)}))
-    for package in ("torch", "torch/distributed"):
-        (site / package).mkdir(parents=True)
-        (site / package / "__init__.py").write_text("")
-    (site / "torch/version.py").write_text(f"__version__ = {VERSION!r}\ncuda = None\n")
-    (site / "torch/distributed/run.py").write_text(RUN)
+    (site / "torch/distributed").mkdir(parents=True)
+    for name, text in FILES.items():
+        (site / "torch" / name).write_text(text)
     about = site / f"torch-{VERSION}.dist-info"
     about.mkdir()
     (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: torch\nVersion: {VERSION}\n")

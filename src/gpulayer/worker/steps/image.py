@@ -129,7 +129,7 @@ def _cwd(task: TaskPlan) -> str:
 
 
 def _folders(task: TaskPlan) -> Iterator[str]:
-    """What the job may look at: its own, data sets, and for a function where its module is."""
+    """What the job may look at: its own, data sets, and for a function or script where it is."""
     yield task.folder
     if task.in_place:
         yield _cwd(task)
@@ -139,8 +139,11 @@ def _folders(task: TaskPlan) -> Iterator[str]:
     if task.workload["kind"] != "command":
         yield workload.RUNTIME
         if task.in_place:
-            function = task.assignment.origin.get("function") or {}
-            yield from filter(os.path.isdir, function.get("sys_path") or ())
+            origin = task.assignment.origin
+            function = origin.get("function") or {}
+            files = [file for file in (origin.get("script"), function.get("file")) if file]
+            paths = [*map(os.path.dirname, files), *(function.get("sys_path") or ())]
+            yield from filter(os.path.isdir, paths)
 
 
 def _proxies(task: TaskPlan) -> Mapping[str, str]:
