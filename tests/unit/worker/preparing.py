@@ -12,6 +12,7 @@ from gpulayer.contracts.messages import Assignment
 from gpulayer.errors import NotFoundError
 from gpulayer.worker.artifact_cache import ArtifactCache
 from gpulayer.worker.environments.store import Environments
+from gpulayer.worker.images.store import Images
 from gpulayer.worker.secrets.book import Book
 from gpulayer.worker.task_runner import TaskRunner
 
@@ -53,6 +54,7 @@ def runner_of(
     known: dict[str, bytes],
     data: Mapping[str, str] | None = None,
     book: Book | None = None,
+    images: Images | None = None,
 ) -> TaskRunner:
     """A worker whose plane has these artifacts, that has declared these data sets, and whose owner
     allows the secrets of this book."""
@@ -72,6 +74,7 @@ def runner_of(
         worker="lab-1",
         data=data,
         secrets_allowed=book,
+        images=images,
     )
 
 

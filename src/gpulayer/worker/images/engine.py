@@ -63,8 +63,9 @@ class Engine:
 class Engines:
     """What is known of the engines here. Thread-safe."""
 
-    def __init__(self, environ: Mapping[str, str]) -> None:
-        """`environ` is the worker's."""
+    def __init__(self, environ: Mapping[str, str], seconds: float = PROBE_SECONDS) -> None:
+        """`environ` is the worker's. A look at an engine takes `seconds` at most."""
+        self._seconds = seconds
         self._environ = {
             name: value
             for name, value in environ.items()
@@ -109,7 +110,7 @@ class Engines:
             return "DOCKER_HOST is another machine"
         side = "Client" if kind == "podman" else "Server"
         words = [program, "version", "--format", "{{." + side + ".Version}}"]
-        told = self._ask(words, PROBE_SECONDS)
+        told = self._ask(words, self._seconds)
         version = told.out.strip()
         if told.ok and version:
             return Engine(kind, program, version, self._environ, self._ask)
