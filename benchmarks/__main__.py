@@ -10,7 +10,17 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 
-from benchmarks import channel, command_line, commands, logs, memory, plane, scheduling, store
+from benchmarks import (
+    channel,
+    command_line,
+    commands,
+    images,
+    logs,
+    memory,
+    plane,
+    scheduling,
+    store,
+)
 from benchmarks.figures import Figure
 from benchmarks.scratch import scratch_home
 
@@ -23,6 +33,7 @@ SUITES: dict[str, Callable[[dict[str, str]], Iterator[Figure]]] = {
     "logs": logs.figures,
     "channel": channel.figures,
     "store": store.figures,
+    "images": images.figures,
 }
 
 

@@ -3,22 +3,23 @@
 One file (it is run by its path), the standard library alone. It is the task's own process: the
 engine's client is its child and has the task's standard streams, so not a byte goes through here.
 
-    FILE        {engine, program, environ, names, options, image, command, name, pidfile}: see
-                `worker.images.container`
-    FILE.end    {slug, message}: the engine could not run it, so the code is not the command's
+    FILE        {engine, program, environ, names, options, image, command, name, ender, pidfile}, in
+                marshal's form, since the same Python wrote it: see `worker.images.container`
+    FILE.end    {slug, message} as JSON: the engine could not run it; the code is not the command's
 
 Signals go to the group of the container's first process, as they would go to a command's: what
 that one does not handle ends it, though the kernel spares the first process of a container. By the
 end of this process the container is gone, unless it was killed itself or ends with `OURS`: then
-the supervisor sees to it (`runtime.outside`).
+the supervisor sees to it (`runtime.outside`). What is imported is what a short job waits for, so
+there is no `json` and no `signal`, but what the latter is made of.
 """
 
 from __future__ import annotations
 
-import json
+import _signal as signal  # type: ignore[import-not-found]
+import marshal
 import os
 import select
-import signal
 import sys
 import time
 
@@ -36,8 +37,8 @@ _CLASHING = ("LD_", "DOCKER_", "CONTAINER", "XDG_", "GO", "DYLD_")
 
 def main() -> NoReturn:
     file = sys.argv[1]
-    with open(file, encoding="utf-8") as text:
-        plan = json.load(text)
+    with open(file, "rb") as data:
+        plan = marshal.load(data)  # noqa: S302
     woken, wakes = os.pipe()
     os.set_blocking(wakes, False)
     for signum in (*_TAKEN, signal.SIGCHLD):
@@ -45,6 +46,7 @@ def main() -> NoReturn:
     signal.set_wakeup_fd(wakes)
     is_screen = os.isatty(0) and os.isatty(1)
     words, environ = line(plan, dict(os.environ), is_screen)
+    began = time.time()
     client = _begin(words, environ, is_screen)
     ended_by = 0
     status = None
@@ -55,7 +57,7 @@ def main() -> NoReturn:
                 ended_by = _pass_on(plan, number, client)
         pid, found = os.waitpid(client, os.WNOHANG)
         status = found if pid else None
-    _end(plan, file, status, ended_by)
+    _end(plan, file, status, ended_by, began)
 
 
 def line(
@@ -171,14 +173,12 @@ def _kill(pid: int, signum: int) -> bool:
 # --- the end --------------------------------------------------------------------------------
 
 
-def _end(plan: dict[str, Any], file: str, status: int, ended_by: int) -> NoReturn:
+def _end(plan: dict[str, Any], file: str, status: int, ended_by: int, at: float) -> NoReturn:
     signum = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
     code = OURS if signum else os.WEXITSTATUS(status)
     doubtful = bool(signum) or code in (OURS, NOT_EXECUTABLE, NOT_FOUND)
-    began = not doubtful or _has_begun(plan)
-    is_gone = True
-    if doubtful or ended_by or not plan["pidfile"]:
-        is_gone = _remove(plan)
+    began = not doubtful or _has_begun(plan, at)
+    is_gone = not doubtful or _run(plan["ender"], plan["environ"])[0] == 0
     if ended_by:
         _end_as(ended_by)
     if signum and began:
@@ -206,22 +206,22 @@ def _refused(plan: dict[str, Any], file: str, code: int) -> int:
     return code
 
 
-def _has_begun(plan: dict[str, Any]) -> bool:
-    """Podman's client writes the number of the first process down once there is one; Docker knows
-    when it started one, as long as the container is not removed."""
+def _has_begun(plan: dict[str, Any], at: float) -> bool:
+    """Podman's client writes the number of the first process down once there is one; Docker keeps
+    a list of what has happened."""
     if plan["pidfile"]:
         return os.path.exists(plan["pidfile"])
-    code, text = _engine(plan, ["inspect", "--format", "{{.State.StartedAt}}", plan["name"]])
-    return code == 0 and not text.startswith("0001-")
-
-
-def _remove(plan: dict[str, Any]) -> bool:
-    ignore = ["--ignore"] if plan["pidfile"] else []
-    return _engine(plan, ["rm", "--force", *ignore, plan["name"]])[0] == 0
+    filters = ["--filter", "event=start", "--filter", "container=" + plan["name"]]
+    times = ["--since", "{:.6f}".format(at - 1), "--until", "{:.6f}".format(time.time())]
+    return bool(_engine(plan, ["events", *times, *filters])[1].strip())
 
 
 def _engine(plan: dict[str, Any], words: list[str]) -> tuple[int, str]:
-    """Exit code and output of one of its commands; -1 where it does not answer in time."""
+    return _run([plan["program"], *words], plan["environ"])
+
+
+def _run(argv: list[str], environ: dict[str, str]) -> tuple[int, str]:
+    """Exit code and output of a command; -1 where it does not answer in time."""
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
@@ -231,7 +231,7 @@ def _engine(plan: dict[str, Any], words: list[str]) -> tuple[int, str]:
             null = os.open(os.devnull, os.O_RDWR)
             for source, target in ((null, 0), (writer, 1), (null, 2)):
                 os.dup2(source, target)
-            os.execve(plan["program"], [plan["program"], *words], plan["environ"])
+            os.execve(argv[0], argv, environ)
         finally:
             os._exit(OURS)
     os.close(writer)
@@ -249,6 +249,8 @@ def _engine(plan: dict[str, Any], words: list[str]) -> tuple[int, str]:
 
 
 def _explain(file: str, slug: str, message: str) -> None:
+    import json
+
     with open(file + ".end", "w", encoding="utf-8") as text:
         json.dump({"slug": slug, "message": message}, text)
 

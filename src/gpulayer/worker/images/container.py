@@ -9,7 +9,7 @@ run: the command is the command.
 from __future__ import annotations
 
 import hashlib
-import json
+import marshal
 import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -84,9 +84,9 @@ def plan_of(
     pidfile: str,
 ) -> dict[str, Any]:
     """What the shim is told. `names` are the variables that the job is given."""
-    options = ["--name", box.name, "--pull", "never"]
+    options = ["--name", box.name, "--pull", "never", "--rm"]
     if engine.is_podman:
-        options += ["--rm", "--pidfile", pidfile, "--stop-timeout", "0"]
+        options += ["--pidfile", pidfile, "--stop-timeout", "0"]
     for key, value in box.labels.items():
         options += ["--label", f"{key}={value}"]
     limits = limits_of(box) if found.has_groups else []
@@ -99,6 +99,7 @@ def plan_of(
         "image": image,
         "command": list(command),
         "name": box.name,
+        "ender": engine.ender(box.name),
         "pidfile": pidfile if engine.is_podman else "",
     }
 
@@ -106,8 +107,8 @@ def plan_of(
 def write(path: str, plan: Mapping[str, Any]) -> list[str]:
     """The words that run it."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        json.dump(plan, file)
+    with os.fdopen(descriptor, "wb") as file:
+        marshal.dump(dict(plan), file)
     return [sys.executable, "-I", "-S", _SHIM, path]
 
 

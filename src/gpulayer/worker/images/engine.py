@@ -27,6 +27,10 @@ _PREFIXES = ("XDG_", "DOCKER_", "CONTAINER")
 PROXIES = tuple(
     "HTTP_PROXY HTTPS_PROXY ALL_PROXY NO_PROXY http_proxy https_proxy all_proxy no_proxy".split()
 )
+_REMOVED = (
+    '"$0" rm --force "$1" || { left=$("$0" ps --all --quiet --filter "name=$1") && '
+    'test -z "$left"; }'
+)
 _FAR = ("tcp:", "ssh:", "http:", "https:")
 
 
@@ -56,8 +60,11 @@ class Engine:
         return self.ask(self.words(*words), seconds)
 
     def ender(self, name: str) -> list[str]:
-        """The command that ends a container and leaves nothing of it, wherever it is."""
-        return self.words("rm", "--force", *(("--ignore",) if self.is_podman else ()), name)
+        """The command that ends a container and leaves nothing of it. It succeeds where there is
+        none; Docker's own fails then, or does not, by its version."""
+        if self.is_podman:
+            return self.words("rm", "--force", "--ignore", name)
+        return ["/bin/sh", "-c", _REMOVED, self.program, name]
 
 
 class Engines:

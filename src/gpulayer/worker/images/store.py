@@ -97,8 +97,8 @@ class Images:
         told: Told,
     ) -> tuple[Image, str]:
         """The image, in use by the task from now on, and how it came: `here` or `pulled`. `told`
-        hears how far a pull has come. Raises `image-failed`, `disk-full`, and what `patience`
-        does."""
+        hears that a pull begins, and how far it has come. Raises `image-failed`, `disk-full`, and
+        what `patience` does."""
         engine = self.engine()
         os.makedirs(self._folder, 0o700, exist_ok=True)
         key = str(wanted.digest).partition(":")[2]
@@ -175,7 +175,7 @@ class Images:
                 why=f"localhost/NAME is what {engine.kind} calls an image that was made there",
                 hint=f"{engine.kind} push {wanted.by_tag} REGISTRY/NAME",
             )
-        said = ""
+        told(said := "")
 
         def look(output: int) -> None:
             nonlocal said

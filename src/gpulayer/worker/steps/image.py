@@ -24,7 +24,7 @@ from gpulayer.worker.steps.plan import TaskPlan
 PHASE = "image"
 PATIENCE_SECONDS = 3600.0
 """How long a pull may take unless `environment.timeout_seconds` says."""
-PLAN = "container.json"
+PLAN = "container"
 
 
 def provide(task: TaskPlan) -> None:
@@ -32,14 +32,13 @@ def provide(task: TaskPlan) -> None:
     name = task.spec.get("image")
     if not name:
         return
-    task.watch.enters(PHASE)
     wanted = parse(str(name))
     asked = (task.spec.get("environment") or {}).get("timeout_seconds")
     seconds = float(asked or PATIENCE_SECONDS)
     patience = Patience.begin(task.clock, seconds, task.watch.is_wanted)
 
     def told(progress: str) -> None:
-        task.watch.enters(f"{PHASE}: {progress}")
+        task.watch.enters(f"{PHASE}: {progress}" if progress else PHASE)
 
     try:
         if wanted is None or wanted.digest is None or task.images is None:
@@ -104,7 +103,7 @@ def wrap(task: TaskPlan) -> None:
     pidfile = os.path.join(task.folder, "container.pid")
     made = container.plan_of(box, engine, task.image.name, task.argv, names, found, pidfile)
     task.argv = container.write(os.path.join(task.folder, PLAN), made)
-    task.outside = {"argv": engine.ender(name), "environ": dict(engine.environ)}
+    task.outside = {"argv": made["ender"], "environ": dict(engine.environ)}
     if not found.has_groups:
         note = task.notes.get(PHASE, "")
         task.notes[PHASE] = f"{note}; {engine.kind} cannot limit its memory and cores here"
