@@ -9,7 +9,6 @@ import stat
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,71 +16,25 @@ import pytest
 
 from gpulayer.clock import SystemClock
 from gpulayer.sdk.processes import running
-from tests.support.local_home import RUN, SECONDS, LocalHome, slay
+from tests.support.local_home import SECONDS
+from tests.support.machine import Machine, joined_to, submitted, until
 from tests.support.served import Served
 
 pytestmark = pytest.mark.e2e
 
+
 ENOUGH = 10
 """Quick answers that no connection gives whose answers wait."""
+
+
 ONE_OF_EACH = ["agent", "supervisor", "warden"]
 """What a worker is, once who came too late and the keepers of ended jobs have left."""
-
-
-class Machine(LocalHome):
-    """Another machine, as far as one machine can have two: a home of its own, and nothing else."""
-
-    def __init__(self) -> None:
-        super().__init__(NAME_OF_A_SECRET="value-of-a-secret")
-
-    def gpulayer(self, *words: str, check: int | None = 0) -> subprocess.CompletedProcess[str]:
-        done = subprocess.run(
-            [sys.executable, "-m", "gpulayer", *words],
-            env=self.environ,
-            cwd=self.work,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=SECONDS,
-        )
-        assert check is None or done.returncode == check, (done, self.last_words())
-        return done
-
-    def kinds(self) -> list[str]:
-        """Of the worker's processes."""
-        return [kind for kind, _ in running(self.joined.places)]
-
-    def slay(self, *kinds: str) -> None:
-        for kind, pid in running(self.joined.places):
-            if kind in kinds:
-                slay(pid)
-
-    def last_words(self) -> str:
-        logs = sorted((self.folder / "home").glob("joined/*/*.log"))
-        return "\n".join(f"--- {log.name}\n{log.read_text()[-3000:]}" for log in logs)
 
 
 @pytest.fixture(scope="module")
 def served() -> Iterator[Served]:
     with Served("--no-worker") as served:
         yield served
-
-
-@contextmanager
-def joined_to(served: Served, name: str, *more: str) -> Iterator[Machine]:
-    with Machine() as machine:
-        machine.gpulayer("join", served.link(served.invite()), "--name", name, *more)
-        yield machine
-
-
-def submitted(served: Served, name: str, script: str) -> str:
-    """A job for that worker."""
-    spec = {
-        "name": "far",
-        "workload": {"kind": "command", "command": ["sh", "-c", script]},
-        "placement": {"target": "remote", "worker_ids": [name]},
-    }
-    return str(served.admin.call("POST", "/v1/jobs", {"spec": spec})["id"])
 
 
 def with_data(served: Served, name: str, data: str) -> str:
@@ -93,17 +46,6 @@ def with_data(served: Served, name: str, data: str) -> str:
         "data": [data],
     }
     return str(served.admin.call("POST", "/v1/jobs", {"spec": spec})["id"])
-
-
-def until(served: Served, job: str, state: str) -> dict[str, object]:
-    found: dict[str, object] = {}
-
-    def there() -> bool:
-        found.update(served.admin.call("GET", f"/v1/jobs/{job}"))
-        return found["state"] == state
-
-    served.until(there)
-    return found
 
 
 def workers(served: Served) -> dict[str, str]:
@@ -134,7 +76,7 @@ def test_it_joins_works_and_leaves_nothing_behind(served: Served) -> None:
 
 
 def test_no_secret_is_where_a_job_or_a_list_of_processes_shows_it(served: Served) -> None:
-    with joined_to(served, "quiet") as machine:
+    with joined_to(served, "quiet", NAME_OF_A_SECRET="value-of-a-secret") as machine:
         secret = machine.joined.session()
         assert secret is not None
         assert stat.S_IMODE(os.stat(machine.joined.session_file).st_mode) == 0o600
@@ -155,7 +97,8 @@ def test_no_secret_is_where_a_job_or_a_list_of_processes_shows_it(served: Served
 
 
 def test_a_secret_comes_from_the_terminal_that_joined(served: Served) -> None:
-    with joined_to(served, "keeper", "--secret", "NAME_OF_A_SECRET") as machine:
+    named = {"NAME_OF_A_SECRET": "value-of-a-secret"}
+    with joined_to(served, "keeper", "--secret", *named, **named) as machine:
         machine.slay("agent")
         machine.joined  # noqa: B018  the folder is there
         spec = {
@@ -311,68 +254,6 @@ def test_in_the_foreground_it_ends_with_its_terminal_and_stays_a_worker(served: 
         assert machine.kinds() == []
         machine.gpulayer("join")
         until(served, submitted(served, "front", "true"), "succeeded")
-
-
-def test_a_person_logs_in_works_there_and_leaves(served: Served) -> None:
-    with joined_to(served, "far"), Machine() as desk:
-        line = served.link(served.invite(role="submitter"))
-        desk.gpulayer("login", line, "--name", "lab")
-        desk.gpulayer("login", line, "--name", "lab")
-        known = json.loads(desk.gpulayer("use", "--json").stdout)["servers"]
-        assert [row["name"] for row in known if row["current"]] == ["lab"]
-        done = desk.run("sh", "-c", "echo out; echo err >&2; exit 3")
-        assert (done.returncode, done.stdout, done.stderr) == (3, b"out\n", b"err\n")
-        pinned = desk.gpulayer("run", "--on", "far", "--", "echo", "pinned")
-        assert pinned.stdout == "pinned\n"
-        assert (
-            "needs label rack=9"
-            in desk.gpulayer("run", "--on", "rack=9", "--", "true", check=125).stderr
-        )
-        assert desk.gpulayer("plan", "--on", "far", "--", "true").stdout.startswith(
-            "it would start"
-        )
-        assert desk.processes() == []
-        desk.gpulayer("use", "local")
-        assert desk.run("pwd").stdout.decode().strip() == str(desk.work.resolve())
-        desk.gpulayer("use", "lab")
-        token = (desk.folder / "home" / "tokens" / "lab").read_text()
-        desk.gpulayer("leave", "lab")
-        assert os.listdir(desk.folder / "home" / "tokens") == []
-        mine = {row["id"]: row for row in served.admin.call("GET", "/v1/tokens")["tokens"]}
-        assert mine[token.split("_")[1]]["revoked_at"] is not None
-
-
-def test_a_token_that_was_revoked_says_what_mends_it(served: Served) -> None:
-    with Machine() as desk:
-        desk.gpulayer("login", served.link(served.invite(role="viewer")), "--name", "lab")
-        token = (desk.folder / "home" / "tokens" / "lab").read_text()
-        served.admin.call("DELETE", f"/v1/tokens/{token.split('_')[1]}")
-        done = desk.gpulayer("ps", check=4)
-        assert "error[unauthorized]" in done.stderr
-        assert "gpulayer invite --client" in done.stderr
-        assert f"server:      lab, {served.endpoint.url}" in desk.gpulayer("doctor").stdout
-        assert f"https://{served.endpoint.host}" in done.stderr
-
-
-def test_a_join_code_is_no_login(served: Served) -> None:
-    with Machine() as desk:
-        done = desk.gpulayer("login", served.link(served.invite()), check=4)
-        assert "gpulayer join" in done.stderr
-        assert os.listdir(desk.folder / "home" / "tokens") == []
-
-
-def test_run_here_while_a_server_is_chosen(served: Served) -> None:
-    with Machine() as desk:
-        desk.gpulayer("login", served.link(served.invite(role="submitter")))
-        done = subprocess.run(
-            [*RUN[:-1], "--on", "here", "--", "pwd"],
-            env=desk.environ,
-            cwd=desk.work,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=SECONDS,
-        )
-        assert done.stdout.decode().strip() == str(desk.work.resolve())
 
 
 def test_no_answer_waits_for_an_acknowledgement(served: Served) -> None:

@@ -6,17 +6,13 @@ import base64
 import json
 import os
 import shlex
-import subprocess
-import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from gpulayer.sdk.processes import running
-from tests.support.local_home import SECONDS, LocalHome
+from tests.support.machine import Machine, submitted, until
 from tests.support.served import Served
 from tests.support.wire_tap import WireTap
 
@@ -31,32 +27,20 @@ MARKS = (
 its shifts."""
 
 
-class Machine(LocalHome):
-    """Another machine, as far as one machine can have two."""
+class Owner(Machine):
+    """A machine with a value in its terminal and one in a file."""
 
-    def __init__(self) -> None:
-        super().__init__(HF_TOKEN="of-the-terminal-that-joins")
+    def __init__(self, **environ: str) -> None:
+        super().__init__(HF_TOKEN="of-the-terminal-that-joins", **environ)
         self.vault = self.folder / "outside" / "vault"
         self.vault.parent.mkdir()
         self.vault.write_text(VALUE + "\n")
         self.vault.chmod(0o600)
 
-    def gpulayer(self, *words: str, check: int = 0) -> subprocess.CompletedProcess[str]:
-        done = subprocess.run(
-            [sys.executable, "-m", "gpulayer", *words],
-            env=self.environ,
-            cwd=self.work,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=SECONDS,
-        )
-        assert done.returncode == check, (done, self.last_words())
-        return done
-
-    def last_words(self) -> str:
-        logs = sorted((self.folder / "home").glob("joined/*/*.log"))
-        return "\n".join(f"--- {log.name}\n{log.read_text()[-3000:]}" for log in logs)
+    def join(self, served: Served, name: str, *more: str) -> str:
+        """What it says."""
+        line = served.link(served.invite())
+        return self.gpulayer("join", line, "--name", name, *more).stderr
 
 
 @pytest.fixture(scope="module")
@@ -65,32 +49,9 @@ def served() -> Iterator[Served]:
         yield served
 
 
-@contextmanager
-def joined_to(served: Served, name: str, *words: str) -> Iterator[Machine]:
-    with Machine() as machine:
-        machine.gpulayer("join", served.link(served.invite()), "--name", name, *words)
-        yield machine
-
-
-def submitted(served: Served, worker: str, key: str, script: str = 'echo "${#S}"') -> str:
-    spec = {
-        "name": "needy",
-        "workload": {"kind": "command", "command": ["sh", "-c", script]},
-        "placement": {"target": "remote", "worker_ids": [worker]},
-        "secrets": [{"name": "S", "source": "env", "key": key}],
-    }
-    return str(served.admin.call("POST", "/v1/jobs", {"spec": spec})["id"])
-
-
-def until(served: Served, job: str, state: str) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-
-    def there() -> bool:
-        found.update(served.admin.call("GET", f"/v1/jobs/{job}"))
-        return found["state"] == state
-
-    served.until(there)
-    return found
+def needing(served: Served, worker: str, key: str, script: str = 'echo "${#S}"') -> str:
+    """A job for that worker that needs that secret."""
+    return submitted(served, worker, script, secrets=[{"name": "S", "source": "env", "key": key}])
 
 
 def why(served: Served, job: str) -> str:
@@ -100,11 +61,12 @@ def why(served: Served, job: str) -> str:
 def test_a_worker_gives_what_its_owner_allowed_and_says_so_before_a_job_is_given(
     served: Served,
 ) -> None:
-    with joined_to(served, "careful", "--secret", "HF_TOKEN") as machine:
-        job = submitted(served, "careful", "HF_TOKEN")
+    with Owner() as machine:
+        machine.join(served, "careful", "--secret", "HF_TOKEN")
+        job = needing(served, "careful", "HF_TOKEN")
         until(served, job, "succeeded")
         assert served.log(job) == b"%d\n" % len("of-the-terminal-that-joins")
-        waits = submitted(served, "careful", "PATH")
+        waits = needing(served, "careful", "PATH")
         served.until(lambda: "needs" in json.dumps(served.admin.call("GET", f"/v1/jobs/{waits}")))
         told = why(served, waits)
         assert '"secret PATH"' in told
@@ -116,9 +78,9 @@ def test_a_worker_gives_what_its_owner_allowed_and_says_so_before_a_job_is_given
         allowed = machine.gpulayer("join", "--secret", "PATH").stderr
         assert "secrets: PATH" in allowed
         until(served, waits, "succeeded")
-        assert "careful" in why(served, submitted(served, "careful", "HF_TOKEN"))
+        assert "careful" in why(served, needing(served, "careful", "HF_TOKEN"))
         machine.gpulayer("join", "--secret", "none")
-        looked_at(served, submitted(served, "careful", "PATH"))
+        looked_at(served, needing(served, "careful", "PATH"))
 
 
 def looked_at(served: Served, job: str) -> None:
@@ -129,8 +91,9 @@ def looked_at(served: Served, job: str) -> None:
 def test_a_list_that_is_edited_is_heard_of_at_once_and_one_that_is_unsafe_is_not_known(
     served: Served,
 ) -> None:
-    with joined_to(served, "edited") as machine:
-        job = submitted(served, "edited", "hf")
+    with Owner() as machine:
+        machine.join(served, "edited")
+        job = needing(served, "edited", "hf")
         looked_at(served, job)
         listed = Path(machine.joined.declared.secrets)
         listed.write_text(json.dumps({"hf": f"file:{machine.vault}"}))
@@ -141,13 +104,12 @@ def test_a_list_that_is_edited_is_heard_of_at_once_and_one_that_is_unsafe_is_not
 
 
 def test_what_a_command_prints_reaches_the_job_and_nobody_else(served: Served) -> None:
-    with Machine() as machine:
+    with Owner() as machine:
         line = f"hf=command:cat {shlex.quote(str(machine.vault))}"
-        words = ("join", served.link(served.invite()), "--name", "teller", "--secret", line)
-        assert "secrets: hf" in machine.gpulayer(*words).stderr
+        assert "secrets: hf" in machine.join(served, "teller", "--secret", line)
         gate = machine.folder / "gate"
         script = f'echo "$S"; echo "$S" | base64; while [ ! -e {gate} ]; do sleep 0.05; done'
-        job = submitted(served, "teller", "hf", script)
+        job = needing(served, "teller", "hf", script)
         served.until(lambda: served.log(job).count(b"[redacted:S]") == 2)
         for _, pid in [*running(machine.joined.places), *running(served.places)]:
             for name in ("cmdline", "environ"):
@@ -165,11 +127,11 @@ def test_no_value_goes_over_the_wire() -> None:
     """Not even in what a job says: it is cleaned on the worker's machine."""
     with Served("--no-worker", "--plain") as served, WireTap(served.endpoint.port) as tap:
         link = served.link(served.invite()).replace(served.said["address"], tap.address)
-        with Machine() as machine:
+        with Owner() as machine:
             line = f"hf=command:cat {shlex.quote(str(machine.vault))}"
             machine.gpulayer("join", link, "--name", "tapped", "--secret", line)
             script = 'echo "$S"; echo "$S" | base64; echo 1 >"$GPULAYER_OUTPUT_DIR/$S"; exit 3'
-            until(served, submitted(served, "tapped", "hf", script), "failed")
+            until(served, needing(served, "tapped", "hf", script), "failed")
             assert b'"secrets":["hf"]' in tap.heard.replace(b" ", b"")
             assert b'"exit_code":3' in tap.heard  # what the job said came with its end
             assert b"vault" not in tap.heard
@@ -185,14 +147,14 @@ FAILING = {
 
 
 def test_a_command_that_fails_says_which_worker_and_phase_and_no_value(served: Served) -> None:
-    with Machine() as machine:
+    with Owner() as machine:
         sources = [
             f"--secret={name}=command:{line.format(vault=machine.vault)}"
             for name, (line, _) in FAILING.items()
         ]
-        machine.gpulayer("join", served.link(served.invite()), "--name", "unlucky", *sources)
+        machine.join(served, "unlucky", *sources)
         for name, (_, said) in FAILING.items():
-            failed = until(served, submitted(served, "unlucky", name), "failed")
+            failed = until(served, needing(served, "unlucky", name), "failed")
             error = failed["result"]["error"]
             assert (failed["reason"], failed["exit_code"]) == ("secret_missing", 126)
             assert said in error["message"]
@@ -203,7 +165,7 @@ def test_a_command_that_fails_says_which_worker_and_phase_and_no_value(served: S
 
 
 def test_join_refuses_what_it_could_not_give(served: Served) -> None:
-    with Machine() as machine:
+    with Owner() as machine:
         link = served.link(served.invite())
         machine.vault.chmod(0o644)
         for said, slug, code in (
@@ -225,7 +187,7 @@ def test_join_refuses_what_it_could_not_give(served: Served) -> None:
 
 
 def test_the_worker_of_a_server_gives_and_has_what_serve_is_told() -> None:
-    with Machine() as machine:
+    with Owner() as machine:
         words = machine.folder / "outside" / "words"
         words.write_text("hello\n")
         more = ("--secret", "HF_TOKEN", "--secret", f"hf=file:{machine.vault}",

@@ -9,7 +9,7 @@ ELSEWHERE = {
     ),
     "bad-bundle": (
         "only an archive that another program made gets it",
-        "unit/artifacts/test_extract.py",
+        "unit/artifacts/hostile_zips.py",
     ),
     "data-missing": (
         "needs a data set that goes between the choice of a machine and the start",

@@ -6,26 +6,16 @@ import sqlite3
 
 import pytest
 
-from gpulayer.contracts.messages import Acquire, Exit, Held, Report, TaskReport
-from gpulayer.contracts.states import TaskState
+from gpulayer.contracts.messages import Exit, Held, Report, TaskReport
 from gpulayer.errors import StorageError
 from gpulayer.storage.store import Store
-from tests.support.env import Env, EnvWorker
-
-
-def _running(env: Env, **spec: object) -> tuple[EnvWorker, str]:
-    """A worker that runs one job."""
-    worker = env.worker()
-    job = env.submit(**spec)  # type: ignore[arg-type]
-    env.run_pass()
-    worker.acquire()
-    worker.start(job)
-    return worker, job
+from tests.support.env import Env
+from tests.unit.control_plane.racing import running
 
 
 def test_01_a_finish_after_the_lease_and_a_new_assignment_leaves_the_second_alone() -> None:
     with Env() as env:
-        first, job = _running(env, retries=1)
+        first, job = running(env, retries=1)
         env.advance(31)
         second = env.worker("w2")
         env.clock.advance(1)
@@ -43,7 +33,7 @@ def test_01_a_finish_after_the_lease_and_a_new_assignment_leaves_the_second_alon
 
 def test_02_a_finish_after_the_lease_is_told_as_late() -> None:
     with Env() as env:
-        worker, job = _running(env, retries=1)
+        worker, job = running(env, retries=1)
         env.advance(31)
         assert env.state(job) == "queued"
         worker.finish(job)
@@ -53,7 +43,7 @@ def test_02_a_finish_after_the_lease_is_told_as_late() -> None:
 
 def test_03_the_same_finish_twice_is_one_result() -> None:
     with Env() as env:
-        worker, job = _running(env)
+        worker, job = running(env)
         held = worker.task(job)
         reply = worker.report(worker.ending(held))
         assert worker.last_report is not None
@@ -64,7 +54,7 @@ def test_03_the_same_finish_twice_is_one_result() -> None:
 
 def test_03_the_same_finish_after_a_new_plane_is_recorded_again_without_an_event() -> None:
     with Env() as env:
-        worker, job = _running(env)
+        worker, job = running(env)
         held = worker.task(job)
         news = worker.ending(held)
         worker.report(news)
@@ -79,7 +69,7 @@ def test_03_the_same_finish_after_a_new_plane_is_recorded_again_without_an_event
 
 def test_04_of_two_different_finishes_the_first_one_counts() -> None:
     with Env() as env:
-        worker, job = _running(env)
+        worker, job = running(env)
         held = worker.task(job)
         worker.report(worker.ending(held, code=0))
         worker.report(worker.ending(held, code=9))
@@ -123,7 +113,7 @@ def test_06_a_job_cancelled_while_it_is_prepared_never_starts() -> None:
 
 def test_07_a_cancel_is_repeated_until_the_task_has_ended() -> None:
     with Env() as env:
-        worker, job = _running(env)
+        worker, job = running(env)
         env.plane.cancel(job, mode="int").result(0)
         assert worker.report().cancel[0].mode == "int"
         assert worker.report().cancel[0].mode == "int"
@@ -136,7 +126,7 @@ def test_07_a_cancel_is_repeated_until_the_task_has_ended() -> None:
 @pytest.mark.parametrize("cancel_first", [True, False])
 def test_08_a_cancel_as_the_process_succeeds_has_one_outcome(cancel_first: bool) -> None:
     with Env() as env:
-        worker, job = _running(env)
+        worker, job = running(env)
         if cancel_first:
             env.plane.cancel(job).result(0)
             worker.finish(job)
@@ -148,7 +138,7 @@ def test_08_a_cancel_as_the_process_succeeds_has_one_outcome(cancel_first: bool)
 
 def test_10_a_cancel_in_a_lost_reply_comes_again() -> None:
     with Env() as env:
-        worker, job = _running(env)
+        worker, job = running(env)
         env.plane.cancel(job).result(0)
         assert worker.acquire(lost=True).cancel
         assert worker.acquire().cancel == ()
@@ -173,162 +163,12 @@ def test_10_an_assignment_in_a_lost_reply_comes_again() -> None:
 
 def test_11_timeout_and_cancel_on_one_tick_are_one_end() -> None:
     with Env() as env:
-        worker, job = _running(env, timeout_seconds=5.0)
+        worker, job = running(env, timeout_seconds=5.0)
         env.plane.cancel(job).result(0)
         worker.finish(job, code=143, outcome="timed_out")
         assert env.state(job) == "cancelled"
         env.advance(200)
         assert env.story(job).count("finished") == 1
-
-
-def test_12_a_restarted_worker_loses_what_it_no_longer_has_at_once() -> None:
-    with Env() as env:
-        worker, job = _running(env, retries=1)
-        old = worker.incarnation
-        worker.register(restarted=True, keeps=False)
-        assert worker.incarnation == old + 1
-        assert env.state(job) == "queued"
-        dead = env.plane.report(Report("w1", old, 99)).result(0)
-        assert dead.ok is False
-        assert env.plane.acquire_now(Acquire("w1", old, seq=99)).result(0).ok is False
-
-
-def test_12_a_restarted_agent_goes_on_with_what_it_still_has() -> None:
-    with Env() as env:
-        worker, job = _running(env)
-        worker.register(restarted=True)
-        assert env.state(job) == "running"
-        assert env.live_task(job).incarnation == worker.incarnation
-        worker.finish(job)
-        assert env.state(job) == "succeeded"
-
-
-def test_14_a_worker_that_returns_after_its_loss_is_told_what_to_kill() -> None:
-    with Env() as env:
-        worker, job = _running(env, retries=1)
-        env.advance(31)
-        assert env.state(job) == "queued"
-        assert worker.report().kill == ("t1",)
-        env.run_pass()
-        assert env.live_task(job).id == "t2"
-
-
-def test_14_so_is_one_that_registers() -> None:
-    with Env() as env:
-        worker, job = _running(env, retries=1)
-        env.advance(31)
-        assert worker.register().kill == ("t1",)
-        assert env.tasks(job)[0].state is TaskState.LOST
-
-
-def test_14_what_it_still_runs_then_is_told_once_and_changes_nothing() -> None:
-    with Env() as env:
-        worker, job = _running(env)
-        env.advance(env.settings.lease_seconds + env.settings.disconnect_grace_seconds + 1)
-        lost, result = env.job(job), env.result(job)
-        assert (lost.state, lost.reason) == ("failed", "worker_lost")
-        held = worker.task(job)
-        for _ in range(2):
-            worker.held[held.task_id] = held
-            assert worker.register().kill == (held.task_id,)
-            worker.held[held.task_id] = held
-            assert worker.report().kill == (held.task_id,)
-        assert env.story(job).count("late_report") == 1
-        assert (env.job(job), env.result(job)) == (lost, result)
-
-
-def test_14_an_end_that_it_comes_back_with_is_asked_for_and_told_once() -> None:
-    with Env() as env:
-        worker, job = _running(env)
-        held = worker.task(job)
-        news = worker.ending(held, log=b"all of it")
-        env.advance(env.settings.lease_seconds + env.settings.disconnect_grace_seconds + 1)
-        lost, result = env.job(job), env.result(job)
-        for _ in range(2):
-            worker.held[held.task_id] = Held(held.task_id, held.fence, "exited")
-            registered = worker.register()
-            assert (registered.kill, registered.forget) == ((), ())
-            assert worker.report(news).recorded == (held.task_id,)
-        assert env.story(job).count("late_report") == 1
-        assert (env.job(job), env.result(job)) == (lost, result)
-        assert env.plane.log(job).data == b"", "the log of an end that does not count"
-
-
-def test_14_of_another_workers_task_it_has_nothing_to_tell() -> None:
-    with Env() as env:
-        worker, job = _running(env)
-        held = worker.task(job)
-        env.advance(env.settings.lease_seconds + env.settings.disconnect_grace_seconds + 1)
-        liar = env.worker("liar")
-        liar.held[held.task_id] = held
-        assert liar.register().kill == (held.task_id,)
-        liar.held[held.task_id] = held
-        assert liar.report().kill == (held.task_id,)
-        assert "late_report" not in env.story(job)
-
-
-@pytest.mark.parametrize("jump", [3600.0, -3600.0])
-def test_16_a_jump_of_the_wall_clock_ends_no_lease_and_no_wait(jump: float) -> None:
-    with Env() as env:
-        worker, job = _running(env)
-        failing = env.submit(retries=1, retry_on=("failed",))
-        env.run(worker, failing, code=1)
-        env.clock.jump(jump)
-        env.advance(20)
-        worker.report()
-        env.advance(20)
-        assert env.state(job) == "running"
-        env.run_pass()
-        assert env.state(failing) == "scheduled"
-
-
-def test_18_a_new_plane_lets_nothing_expire_for_one_lease() -> None:
-    with Env() as env:
-        worker, job = _running(env, retries=1)
-        env.clock.advance(3600)
-        env.restart_plane()
-        env.advance(29)
-        assert env.state(job) == "running"
-        assert worker.report().ok is False
-        worker.register()
-        env.advance(29)
-        assert env.state(job) == "running"
-        env.advance(2)
-        assert env.state(job) == "queued"
-
-
-def test_19_a_finish_that_was_recorded_before_the_plane_died_is_simply_acknowledged() -> None:
-    with Env() as env:
-        worker, job = _running(env)
-        held = worker.task(job)
-        env.plane.report(
-            Report("w1", worker.incarnation, worker.seq + 1, (held,), (worker.ending(held),))
-        ).result(0)
-        env.restart_plane()
-        assert worker.register().forget == (held.task_id,)
-        assert env.story(job).count("finished") == 1
-
-
-def test_20_a_fence_is_never_given_twice_by_any_plane() -> None:
-    with Env() as env:
-        worker = env.worker()
-        for _ in range(3):
-            job = env.submit()
-            env.run(worker, job)
-            env.restart_plane()
-            worker.register()
-        ids = [task.id for job in env.plane.jobs(ended=True) for task in env.tasks(job["id"])]
-        assert len(set(ids)) == 3
-
-
-def test_20_a_worker_that_holds_an_unknown_fence_moves_the_next_one_past_it() -> None:
-    with Env() as env:
-        worker = env.worker()
-        worker.held["t70000"] = Held("t70000", 70_000, "running")
-        assert worker.register().kill == ("t70000",)
-        job = env.submit()
-        env.run_pass()
-        assert env.live_task(job).fence > 70_000
 
 
 def test_33_a_gpu_is_free_only_when_its_processes_are_gone() -> None:
@@ -355,7 +195,7 @@ def test_33_a_gpu_is_free_only_when_its_processes_are_gone() -> None:
 
 def test_38_log_bytes_that_come_after_the_finish_complete_the_log() -> None:
     with Env() as env:
-        worker, job = _running(env)
+        worker, job = running(env)
         held = worker.task(job)
         assert env.plane.append_log(held.task_id, held.fence, 0, b"abc").result(0) == 3
         news = TaskReport(held.task_id, held.fence, "exited", 1.0, Exit("succeeded", "exited"), 6)
@@ -373,7 +213,7 @@ def test_38_log_bytes_that_come_after_the_finish_complete_the_log() -> None:
 
 def test_39_a_log_that_never_comes_does_not_stop_the_job() -> None:
     with Env() as env:
-        worker, job = _running(env)
+        worker, job = running(env)
         held = worker.task(job)
         end = Exit("succeeded", "exited", exit_code=0)
         worker.report(TaskReport(held.task_id, held.fence, "exited", 1.0, end, 500))
