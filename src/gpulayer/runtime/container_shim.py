@@ -25,14 +25,15 @@ import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from typing import Any, NoReturn
 
 OURS, NOT_EXECUTABLE, NOT_FOUND = 125, 126, 127
 _TAKEN = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1,
           signal.SIGUSR2)  # fmt: skip
 _ENGINE_SECONDS = 20.0
-_CLASHING = ("LD_", "DOCKER_", "CONTAINER", "XDG_", "GO", "DYLD_")
-"""Names that mean something to an engine's client itself begin so, or stand in its environment."""
+_CLASHING = ("LD_", "DOCKER_", "CONTAINER_", "CONTAINERS_", "XDG_")
+_RUNTIME = frozenset("GODEBUG GOGC GOMAXPROCS GOMEMLIMIT GOTRACEBACK".split())
 
 
 def main() -> NoReturn:
@@ -64,21 +65,36 @@ def line(
     plan: dict[str, Any], given: dict[str, str], is_screen: bool
 ) -> tuple[list[str], dict[str, str]]:
     """The client's words and environment. The job's variables are named in the one and have their
-    values in the other, so that none is seen in a list of processes; but for those that would mean
-    something to the client itself."""
+    values in the other, so that none is seen in a list of processes. Those that would mean
+    something to the client itself are in a file of memory alone, which knows no line breaks."""
     environ = dict(plan["environ"])
     words = [plan["program"], "run", *plan["options"], "-i"]
     if is_screen:
         words.append("-t")
+    lines = []
     for name in plan["names"]:
         if name not in given:
             continue
-        if name in environ or name.startswith(_CLASHING):
-            words += ["-e", "{}={}".format(name, given[name])]
-        else:
+        text = "{}={}".format(name, given[name])
+        if not clashes(name, plan["environ"]):
             words += ["-e", name]
             environ[name] = given[name]
+        elif "\n" in text:
+            words += ["-e", text]
+        else:
+            lines.append(text + "\n")
+    if lines:
+        memory = os.memfd_create("variables", 0)
+        os.write(memory, os.fsencode("".join(lines)))
+        os.lseek(memory, 0, os.SEEK_SET)
+        words += ["--env-file", "/proc/self/fd/{}".format(memory)]
     return [*words, plan["image"], *plan["command"]], environ
+
+
+def clashes(name: str, environ: Mapping[str, str]) -> bool:
+    """Whether a variable means something to the engine's client itself, whose environment this
+    is."""
+    return name in environ or name in _RUNTIME or name.startswith(_CLASHING)
 
 
 def _begin(words: list[str], environ: dict[str, str], is_screen: bool) -> int:
@@ -110,6 +126,9 @@ def _pass_on(plan: dict[str, Any], signum: int, client: int) -> int:
     if not first:  # it has not begun
         _kill(client, signal.SIGKILL)
         return signum
+    if first < 0:
+        _engine(plan, ["kill", "--signal", str(signum), plan["name"]])
+        return 0
     handles, ignores = _answers(first, signum)
     for pid in (-first, first):  # its group; itself where it leads none
         try:
@@ -128,8 +147,8 @@ def _pass_on(plan: dict[str, Any], signum: int, client: int) -> int:
 
 
 def _first_process(plan: dict[str, Any]) -> int:
-    """Its number here; 0: there is none. It carries this task's mark, or the number is somebody
-    else's by now."""
+    """Its number here; 0: there is none; -1: its number is not one of ours, since the engine's
+    processes are not seen from here. What is seen carries this task's mark."""
     if plan["pidfile"]:
         text = _read(plan["pidfile"])
     else:
@@ -137,15 +156,8 @@ def _first_process(plan: dict[str, Any]) -> int:
     pid = int(text) if text.strip().isdigit() else 0
     mark = "GPULAYER_FENCE=" + os.environ.get("GPULAYER_FENCE", "")
     if pid and mark not in _read("/proc/{}/environ".format(pid)).split("\0"):
-        return pid if _is_hidden(pid) else 0
+        return -1
     return pid
-
-
-def _is_hidden(pid: int) -> bool:
-    """Whether it is there and its environment is not shown to us."""
-    return os.path.exists("/proc/{}".format(pid)) and not os.access(
-        "/proc/{}/environ".format(pid), os.R_OK
-    )
 
 
 def _answers(pid: int, signum: int) -> tuple[bool, bool]:

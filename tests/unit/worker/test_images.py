@@ -258,6 +258,16 @@ def test_the_tasks_process_runs_the_container_and_its_ender_is_told(tmp_path: Pa
     assert not runner.is_plain(assignment(spec))
 
 
+def test_a_secret_that_could_only_be_shown_is_refused(tmp_path: Path) -> None:
+    fake = Fake(tmp_path, run="exit 127")
+    runner = runner_of(tmp_path, {}, images=fake.images())
+    terminal = Terminal(DOCKER_KEY="first\nsecond line")
+    spec = {"image": IMAGE, "secrets": [{"name": "DOCKER_KEY"}]}
+    with pytest.raises(PreparationError) as raised:
+        runner.prepare(assignment(spec, envelope_id="e" * 64), terminal)
+    assert raised.value.code == "secret-unsafe"
+
+
 # --- containers ---------------------------------------------------------------------------------
 
 REFUSES_ULIMITS = """

@@ -12,10 +12,11 @@ from typing import Any
 
 from gpulayer.contracts.images import parse
 from gpulayer.errors import PreparationError
+from gpulayer.runtime import container_shim
 from gpulayer.worker.environments.building import Patience, TooLateError
 from gpulayer.worker.images import container
 from gpulayer.worker.images.container import Box
-from gpulayer.worker.images.engine import PROXIES
+from gpulayer.worker.images.engine import PROXIES, Engine
 from gpulayer.worker.images.store import Image
 from gpulayer.worker.images.words import architecture
 from gpulayer.worker.steps import workload
@@ -99,6 +100,7 @@ def wrap(task: TaskPlan) -> None:
             hint=error.help,
             job_id=task.assignment.job_id,
         ) from error
+    _require_hidden(task, engine)
     names = [*task.set, "GPULAYER_FENCE", "PYTHONUNBUFFERED"]
     pidfile = os.path.join(task.folder, "container.pid")
     made = container.plan_of(box, engine, task.image.name, task.argv, names, found, pidfile)
@@ -121,6 +123,19 @@ def _require_made_for(image: Image) -> None:
             "image-failed",
             f"it is made for {image.architecture}, and this machine is {ours}",
         )
+
+
+def _require_hidden(task: TaskPlan, engine: Engine) -> None:
+    """A value that the engine could only be given among the words of its command is no secret."""
+    for name, value in task.redact:
+        if "\n" in value and container_shim.clashes(name, engine.environ):
+            raise PreparationError(
+                "secret-unsafe",
+                f"the secret {name} cannot be given to a container",
+                why=f"{engine.kind} reads {name} itself, and the value has several lines",
+                hint="gpulayer help secret-unsafe",
+                job_id=task.assignment.job_id,
+            )
 
 
 def _cwd(task: TaskPlan) -> str:
