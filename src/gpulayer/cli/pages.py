@@ -56,9 +56,9 @@ its own login. A pull may take an hour unless environment.timeout_seconds says o
 It has the folders of the job at their own paths, the machine's network, and the same user.""",
     "roles": """Who may do what on a server; each role has what the one before it has.
   viewer      look at all jobs, logs, files and workers
-  submitter   submit jobs, and cancel and retry their own
+  submitter   submit jobs, and cancel, retry and go into their own
   operator    act on everybody's jobs; drain, resume and label workers
-  admin       invite, create and revoke tokens and workers; gc
+  admin       invite, create and revoke tokens and workers; gc; go into others' jobs
 A worker may speak for itself alone, and fetch what its own tasks name. Whoever is logged in
 to the server's own machine as its user needs no token there and may do everything.""",
     "interrupts": """Ctrl-C in run: SIGINT to the job, TERM after 10 s, then KILL; a second one

@@ -11,6 +11,7 @@ Stdlib only, self-contained, any Python from 3.8; one thread wherever it forks.
       roster       every task, and those of before  attaches   who watches
       tasks        one task: body, streams, log     tails      who follows a log
       launches     request -> what a child needs    envelopes  the worlds of terminals
+      visitors     who comes into a task: visits are the commands that they bring
     body         the processes of a task, from fork to proof that none is left
       spawn, quick from fork to exec, the long and the short way
       cgroup       leaves: kill and proof           processes  subreaper, descendants, markers
