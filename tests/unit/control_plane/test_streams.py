@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from gpulayer.contracts import limits
-from gpulayer.contracts.messages import Acquired
+from gpulayer.contracts.capabilities import Interpreter
+from gpulayer.contracts.messages import Acquired, TaskReport
 from gpulayer.contracts.principals import LOCAL, Principal, Role
 from gpulayer.control_plane.stream_rules import MEET_SECONDS, Wish
 from gpulayer.errors import GPULayerError
@@ -124,6 +125,36 @@ def test_a_worker_of_another_plane_of_the_same_store_is_refused_by_name(env: Env
     error = refused(env, job)
     assert error.code == "worker-unreachable"
     assert "another of the planes" in error.why
+
+
+def test_each_node_of_a_gang_is_entered_where_it_runs(env: Env) -> None:
+    python = Interpreter("/usr/bin/python3", "3.12.7", frameworks={"torch": "2.13.0"})
+    for name in ("a", "b"):
+        env.worker(name, cores=2, streams=True, interpreters=(python,))
+    work = {"kind": "distributed", "entrypoint": "train.py", "num_workers": 2}
+    job = env.submit(workload=work, cores=2)
+    env.run_pass()
+    tasks = {task.rank: task for task in env.tasks(job)}
+    first, second = (env.workers[tasks[node].worker_id] for node in (0, 1))
+    first.acquire()
+    held = first.task(job)
+    meets = {"address": "10.0.0.1", "port": 4711, "token": "t"}
+    first.report(TaskReport(held.task_id, held.fence, "running", 1.0, rendezvous=meets))
+    assert refused(env, job, node=1).code == "job-not-running", "the other is still prepared"
+    second.acquire()
+    second.start(job)
+    told = opened(env, job, node=1)
+    assert (told["worker"], told["node"]) == (second.name, 1)
+    assert second.acquire().streams[0].task_id == tasks[1].id
+    assert "counted from 0" in refused(env, job, node=2).why
+
+
+def test_a_plane_inside_a_program_says_that_its_jobs_cannot_be_entered() -> None:
+    with Env(kind="embedded") as env:
+        env.worker("lab", streams=True)
+        error = refused(env, running(env))
+        assert error.code == "worker-unreachable"
+        assert "inside a program" in error.message
 
 
 def test_a_job_in_an_image_is_not_entered_beside_its_container(env: Env) -> None:
