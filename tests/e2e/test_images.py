@@ -128,6 +128,7 @@ def test_what_is_not_in_the_image_is_told_apart(shared: Terminal) -> None:
         assert done.returncode == code, done
         assert slug in done.stderr
         assert b"the image" in done.stderr
+        assert f"help: gpulayer run --image {shared.engine.pinned}".encode() in done.stderr
         assert shared.job()["result"]["error"]["slug"].encode() in slug
 
 
@@ -271,6 +272,7 @@ def test_what_cannot_be_pulled_says_why_and_leaves_nothing_behind(
     assert done.returncode == 126, done
     assert b"error[image-failed]" in done.stderr
     assert f"is not at {registry.address}".encode() in done.stderr
+    assert b"help: gpulayer help images" in done.stderr
     job = terminal.job()
     assert (job["state"], job["reason"]) == ("failed", "preparation")
     assert "phase image" in job["result"]["error"]["where"]

@@ -48,6 +48,8 @@ def _flags(spec: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     environ = spec.get("environment") or {}
     if needs := [*environ.get("requirements", ()), *filter(None, [environ.get("file")])]:
         yield "requirement", needs
+    if spec.get("image"):
+        yield "image", spec["image"]
     if where.get("worker_ids"):
         yield "on", where["worker_ids"][0]
     for name, value in (where.get("worker_labels") or {}).items():

@@ -83,7 +83,21 @@ def _secret(job: Mapping[str, Any], reported: Mapping[str, Any]) -> list[str | N
     return [*mend, command_line(job["spec"]) or f"gpulayer retry {job['id']}"]
 
 
+def _image(job: Mapping[str, Any], reported: Mapping[str, Any]) -> list[str | None]:
+    told = reported.get("hint") or ()
+    mend = [told] if isinstance(told, str) else list(told)
+    return [*mend, f"gpulayer retry {job['id']}"]
+
+
+def _in_image(job: Mapping[str, Any]) -> list[str | None]:
+    """What there is to run in it."""
+    name = shlex.quote(str(job["spec"]["image"]))
+    return [f"gpulayer run --image {name} -- ls /bin /usr/bin", f"gpulayer logs {job['id']}"]
+
+
 def _not_found(job: Mapping[str, Any], reported: Mapping[str, Any]) -> list[str | None]:
+    if job["spec"].get("image"):
+        return _in_image(job)
     words = list((job["spec"].get("workload") or {}).get("command") or [""])
     line = shlex.join(words)
     folder = (job.get("origin") or {}).get("cwd") or "."
@@ -118,6 +132,8 @@ def _nearest_command(word: str) -> str | None:
 
 
 def _not_executable(job: Mapping[str, Any], reported: Mapping[str, Any]) -> list[str | None]:
+    if job["spec"].get("image"):
+        return _in_image(job)
     words = list((job["spec"].get("workload") or {}).get("command") or [""])
     runner = "python" if words[0].endswith(".py") else "sh"
     return [
@@ -180,6 +196,7 @@ _OF_SLUG = {
     "command-not-found": _not_found,
     "not-executable": _not_executable,
     "environment-failed": _environment,
+    "image-failed": _image,
     "killed": _killed,
     "timeout": _timeout,
     "worker-lost": _lost,
