@@ -12,17 +12,17 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 import tempfile
 from pathlib import Path
 
+from gpulayer.artifacts.on_disk import write_whole
+from gpulayer.contracts.named import DIGEST
 from gpulayer.contracts.principals import Principal
 from gpulayer.errors import RefusedError, UsageError
 
 WORTH_BYTES = 1 << 20
 """What came of a smaller one is not kept: it is sent anew."""
 _PREFIX = "begun-"
-_DIGEST = re.compile("[0-9a-f]{64}")
 
 
 class Begun:
@@ -48,7 +48,7 @@ class Begun:
     def upload(self, principal: Principal, digest: str, offset: int) -> Upload:
         """Of the bytes from `offset` on; from 0 it begins anew. Whoever was at it before writes no
         more: its connection is dead and has not heard of it yet."""
-        if not _DIGEST.fullmatch(digest):
+        if not DIGEST.fullmatch(digest):
             raise UsageError("usage", "an artifact is named by its SHA-256: 64 digits, 0-9 and a-f")
         path = os.path.join(self.folder, f"{_PREFIX}{owner_of(principal)}-{digest}")
         upload = Upload(self, path, offset)
@@ -96,9 +96,7 @@ class Upload:
     def write(self, data: bytes) -> None:
         """Raises ConnectionAbortedError once another connection goes on with it."""
         self._require()
-        rest = memoryview(data)
-        while rest:
-            rest = rest[os.write(self._fd, rest) :]
+        write_whole(self._fd, data)
         self.size += len(data)
 
     def whole(self) -> str:

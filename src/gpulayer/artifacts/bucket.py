@@ -27,7 +27,6 @@ from typing import BinaryIO, NoReturn
 from gpulayer.artifacts.marks import Marks
 from gpulayer.artifacts.objects import Objects
 from gpulayer.artifacts.on_disk import (
-    DIGEST,
     NEW,
     SAFE,
     Asking,
@@ -45,6 +44,7 @@ from gpulayer.artifacts.port import Offer
 from gpulayer.artifacts.s3 import Bucket
 from gpulayer.artifacts.syncing import make_folder
 from gpulayer.contracts.ids import Digest
+from gpulayer.contracts.named import DIGEST
 from gpulayer.errors import NotFoundError, StorageError
 
 SMALL_AT_ONCE = 8

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import BinaryIO
 
 from gpulayer.artifacts import strict_zip
+from gpulayer.artifacts.on_disk import write_whole
 from gpulayer.artifacts.strict_zip import Member
 from gpulayer.errors import RefusedError
 
@@ -125,9 +126,7 @@ def _write(file: BinaryIO, member: Member, name: str, folder: int) -> None:
                 strict_zip.refuse("it ends too early", member.path)
             crc = zlib.crc32(data, crc)
             left -= len(data)
-            rest = memoryview(data)
-            while rest:
-                rest = rest[os.write(target, rest) :]
+            write_whole(target, data)
     finally:
         os.close(target)
     if crc != member.crc:

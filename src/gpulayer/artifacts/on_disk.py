@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
-import re
 import stat
 from collections.abc import Iterable, Iterator
 from io import BufferedReader
@@ -16,7 +15,6 @@ from gpulayer.contracts.ids import Digest
 from gpulayer.errors import GPULayerError, NotFoundError, RefusedError, StorageError, UsageError
 
 CHUNK = 1 << 20
-DIGEST = re.compile(r"[0-9a-f]{64}")
 SAFE = os.O_NOFOLLOW | os.O_CLOEXEC
 NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | SAFE
 
@@ -73,6 +71,13 @@ def open_regular(path: Path) -> BufferedReader:
 def chunks_of(file: BufferedReader) -> Iterator[bytes]:
     while chunk := file.read(CHUNK):
         yield chunk
+
+
+def write_whole(descriptor: int, data: bytes) -> None:
+    """One write(2) may take a part only."""
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(descriptor, rest) :]
 
 
 def write(file: BinaryIO, path: Path, chunks: Iterable[bytes]) -> tuple[Digest, int]:

@@ -24,7 +24,6 @@ from pathlib import Path
 
 from gpulayer.artifacts.on_disk import (
     CHUNK,
-    DIGEST,
     NEW,
     SAFE,
     Asking,
@@ -40,6 +39,7 @@ from gpulayer.artifacts.on_disk import (
 )
 from gpulayer.artifacts.syncing import flush, make_folder, sync_folder
 from gpulayer.contracts.ids import Digest
+from gpulayer.contracts.named import DIGEST
 from gpulayer.errors import StorageError
 
 __all__ = ["CHUNK", "LocalArtifacts", "Stored"]

@@ -7,19 +7,18 @@
 from __future__ import annotations
 
 import posixpath
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from gpulayer.contracts import limits
 from gpulayer.contracts.fitting import fitted
 from gpulayer.contracts.ids import Digest
+from gpulayer.contracts.named import DIGEST
 from gpulayer.contracts.safe_paths import path_fault
 from gpulayer.errors import UsageError
 
 _FILE = {"path": "str", "digest": "str", "size": "int", "executable": "bool", "mtime_ns": "int"}
 _LINK = {"path": "str", "link": "str"}
-_DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
 def require_files(files: Sequence[Mapping[str, Any]]) -> None:
@@ -39,7 +38,7 @@ def require_files(files: Sequence[Mapping[str, Any]]) -> None:
             raise UsageError("usage", f"the path of a file of a checkpoint {fault[0]}")
         if "link" in file and not stays_inside(file["path"], file["link"]):
             raise UsageError("usage", "a link of a checkpoint leads out of its folder")
-        if "digest" in file and (not _DIGEST.fullmatch(file["digest"]) or file["size"] < 0):
+        if "digest" in file and (not DIGEST.fullmatch(file["digest"]) or file["size"] < 0):
             raise UsageError("usage", "a file of a checkpoint has no digest")
     _require_distinct([file["path"] for file in files])
 

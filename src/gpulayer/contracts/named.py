@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from gpulayer.contracts.ids import Digest
 
 ADDRESS = "artifact://sha256/"
+DIGEST = re.compile(r"[0-9a-f]{64}")
+"""What follows it: a SHA-256, as an artifact is named."""
 
 
 def digests_named(spec: Mapping[str, Any]) -> Iterator[Digest]:

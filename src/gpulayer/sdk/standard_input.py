@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from gpulayer.api.transfers import Client, upload
+from gpulayer.artifacts.on_disk import write_whole
 from gpulayer.contracts import limits
 from gpulayer.contracts.durations import bytes_text
 from gpulayer.contracts.named import ADDRESS
@@ -106,7 +107,7 @@ def _of_pipe(fd: int, heard: Heard, most: int) -> StandardInput:
                 hint="--stdin none",
             )
         try:
-            _write(kept, data)
+            write_whole(kept, data)
         except OSError as error:
             raise disk_error(error, _folder()) from error
         heard(size)
@@ -138,12 +139,6 @@ def _nameless() -> int:
 
 def _folder() -> str:
     return os.environ.get("TMPDIR") or (DISK if os.access(DISK, os.W_OK) else tempfile.gettempdir())
-
-
-def _write(fd: int, data: bytes) -> None:
-    rest = memoryview(data)
-    while rest:
-        rest = rest[os.write(fd, rest) :]
 
 
 def _unreadable(why: str) -> UsageError:
