@@ -20,6 +20,7 @@ from benchmarks import (
     plane,
     scheduling,
     store,
+    transfers,
 )
 from benchmarks.figures import Figure
 from benchmarks.scratch import scratch_home
@@ -34,6 +35,7 @@ SUITES: dict[str, Callable[[dict[str, str]], Iterator[Figure]]] = {
     "channel": channel.figures,
     "store": store.figures,
     "images": images.figures,
+    "transfers": transfers.figures,
 }
 
 

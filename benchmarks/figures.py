@@ -25,7 +25,7 @@ class Figure:
     def is_met(self) -> bool | None:
         if self.budget is None:
             return None
-        return self.value >= self.budget if self.unit == "/s" else self.value <= self.budget
+        return self.value >= self.budget if self.unit in ("/s", "x") else self.value <= self.budget
 
 
 def wall(argv: Sequence[str], environ: Mapping[str, str], count: int) -> float:

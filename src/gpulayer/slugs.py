@@ -156,6 +156,11 @@ _TABLE: tuple[Slug, ...] = (
     Slug("container-failed", PreparationError, 1, 125, 409,
          "Podman or Docker could not run the container, or ended while it ran. The job's log has "
          "its words."),
+    Slug("fetch-failed", PreparationError, 1, 126, 409,
+         "An input that the worker fetches from an address is not there, cannot be reached from "
+         "that machine, is too large, or is another file than its digest says. For s3:// the "
+         "worker needs AWS_ACCESS_KEY_ID and its kin where `gpulayer join` runs, and `pip install "
+         "'gpulayer[s3]'`."),
     Slug("bad-bundle", RefusedError, 1, 126, 422,
          "The archive is not a bundle that may be unpacked. Nothing of it was. Send the folder "
          "itself: `gpulayer run --source DIR`, `--input DIR`."),

@@ -26,6 +26,7 @@ ELSEWHERE = {
         "store/test_postgres_server.py",
     ),
     "folder-not-shared": ("needs two planes on one database", "store/test_shared_folder.py"),
+    "fetch-failed": ("needs a web server", "unit/worker/test_fetching.py"),
     "bucket-unreachable": ("needs an object store that is away", "unit/artifacts/test_bucket.py"),
     "bucket-refused": ("needs an object store with other keys", "unit/artifacts/test_bucket.py"),
     "bucket-not-found": ("needs an object store", "unit/artifacts/test_bucket.py"),

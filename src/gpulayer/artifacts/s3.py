@@ -14,6 +14,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
+from gpulayer.artifacts.web import WAY
 from gpulayer.errors import GPULayerError, StorageError, UsageError
 
 if TYPE_CHECKING:
@@ -31,10 +32,6 @@ VARIABLES = (
 )  # fmt: skip
 """What is read of the environment here. Without keys obstore asks where the cloud puts them: a
 role of the machine, a web identity, a container's."""
-_WAY = (
-    "SSL_CERT_FILE", "SSL_CERT_DIR", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY",
-    "http_proxy", "https_proxy", "all_proxy", "no_proxy",
-)  # fmt: skip
 
 
 def variables(environ: Mapping[str, str]) -> dict[str, str]:
@@ -42,7 +39,7 @@ def variables(environ: Mapping[str, str]) -> dict[str, str]:
     return {
         name: value
         for name, value in environ.items()
-        if value and (name.startswith("AWS_") or name in _WAY)
+        if value and (name.startswith("AWS_") or name in WAY)
     }
 
 

@@ -8,18 +8,27 @@ Nothing that an address carries behind its `?` is part of an error: it may be a 
 from __future__ import annotations
 
 import http.client
+import os
 import re
+import ssl
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, BinaryIO
 from urllib.parse import urlsplit
+
+from gpulayer.contracts.input_urls import shown
 
 SILENT_SECONDS = 60.0
 """How long the other side may say nothing."""
 TRIES = 6
 """So many in a row may bring it no further."""
 REDIRECTS = 5
+WAY = (
+    "SSL_CERT_FILE", "SSL_CERT_DIR", "HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy",
+    "ALL_PROXY", "all_proxy", "NO_PROXY", "no_proxy",
+)  # fmt: skip
+"""What an environment says of the way to the web: whom to trust, and through whom to go."""
 _PIECE = 1 << 20
 _BEGINS = re.compile(r"bytes (\d+)-")
 
@@ -33,12 +42,6 @@ class WebError(OSError):
         self.status = status
 
 
-def shown(url: str) -> str:
-    """An address without what may be a right in it."""
-    parts = urlsplit(url)
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
-
-
 def download(
     url: str,
     sink: BinaryIO,
@@ -47,14 +50,17 @@ def download(
     look: Callable[[], object] = lambda: None,
     silent_seconds: float = SILENT_SECONDS,
     tries: int = TRIES,
+    environ: Mapping[str, str] | None = None,
 ) -> None:
     """The bytes behind those that `sink` holds, up to `most` in all. `look` is called before each
-    piece, and may raise. Raises WebError."""
+    piece, and may raise. `environ`: whose way to the web it goes; None: our own. Raises
+    WebError."""
+    way = _Way(os.environ if environ is None else environ, silent_seconds)
     idle = 0
     while True:
         before = sink.tell()
         try:
-            return _try(url, sink, most, look, silent_seconds)
+            return _try(url, sink, most, look, way)
         except WebError as error:
             idle = 0 if sink.tell() > before else idle + 1
             is_over = error.status and error.status not in (408, 429, 500, 502, 503, 504)
@@ -66,22 +72,20 @@ def upload(url: str, body: BinaryIO, size: int, silent_seconds: float = SILENT_S
     """PUT `size` bytes, once. Raises WebError; what `body` raises."""
     headers = {"Content-Length": str(size), "Content-Type": "application/octet-stream"}
     request = _request(url, headers, body)
-    with _answered(request, silent_seconds) as answer:
+    with _Way(os.environ, silent_seconds).answered(request) as answer:
         answer.read(_PIECE)
 
 
-def _try(
-    url: str, sink: BinaryIO, most: int, look: Callable[[], object], silent_seconds: float
-) -> None:
+def _try(url: str, sink: BinaryIO, most: int, look: Callable[[], object], way: _Way) -> None:
     at = sink.tell()
     headers = {"Range": f"bytes={at}-"} if at else {}
     try:
-        answer = _answered(_request(url, headers), silent_seconds)
+        answer = way.answered(_request(url, headers))
     except WebError as error:
         if error.status != 416 or not at:
             raise
         _begin_anew(sink)  # there is no more than that: compared with its name it is whole or not
-        answer = _answered(_request(url, {}), silent_seconds)
+        answer = way.answered(_request(url, {}))
     with answer:
         began = _BEGINS.match(answer.headers.get("Content-Range", ""))
         if answer.status != 206 or began is None or int(began[1]) != at:
@@ -120,31 +124,61 @@ def _request(
     return urllib.request.Request(url, body, headers, method=method)  # noqa: S310  looked at above
 
 
-def _answered(request: urllib.request.Request, silent_seconds: float) -> Any:
-    try:
-        return _opener().open(request, timeout=silent_seconds)
-    except urllib.error.HTTPError as error:
-        with error:
-            raise WebError(f"it answered {error.code} {error.reason}"[:200], error.code) from None
-    except urllib.error.URLError as error:
-        raise WebError(_said(error.reason)) from None
-    except (OSError, http.client.HTTPException) as error:
-        raise WebError(_said(error)) from None
+class _Way:
+    """To the web alone: what comes back may point anywhere."""
+
+    def __init__(self, environ: Mapping[str, str], silent_seconds: float) -> None:
+        self._silent_seconds = silent_seconds
+        self._environ = environ
+        self._trust = ssl.create_default_context()
+        file, folder = environ.get("SSL_CERT_FILE"), environ.get("SSL_CERT_DIR")
+        if file or folder:
+            try:
+                self._trust.load_verify_locations(file or None, folder or None)
+            except OSError as error:
+                raise WebError(f"SSL_CERT_FILE cannot be read: {_said(error)}", 400) from None
+
+    def answered(self, request: urllib.request.Request) -> Any:
+        try:
+            opener = self._opener(request.host)
+            return opener.open(request, timeout=self._silent_seconds)
+        except urllib.error.HTTPError as error:
+            with error:
+                raise WebError(_refusal(error.code), error.code) from None
+        except urllib.error.URLError as error:
+            raise WebError(_said(error.reason)) from None
+        except WebError:
+            raise
+        except (OSError, http.client.HTTPException) as error:
+            raise WebError(_said(error)) from None
+
+    def _opener(self, host: str) -> urllib.request.OpenerDirector:
+        opener = urllib.request.OpenerDirector()
+        for part in (
+            urllib.request.ProxyHandler(self._proxies(host)),
+            urllib.request.HTTPHandler(),
+            urllib.request.HTTPSHandler(context=self._trust),
+            urllib.request.HTTPDefaultErrorHandler(),
+            urllib.request.HTTPErrorProcessor(),
+            _Redirects(),
+        ):
+            opener.add_handler(part)
+        return opener
+
+    def _proxies(self, host: str) -> dict[str, str]:
+        bypassed = self._value("no_proxy")
+        if bypassed and _is_bypassed(host, {"no": bypassed}):
+            return {}
+        whole = self._value("all_proxy")
+        named = {scheme: self._value(f"{scheme}_proxy") or whole for scheme in ("http", "https")}
+        return {scheme: proxy for scheme, proxy in named.items() if proxy}
+
+    def _value(self, name: str) -> str:
+        return self._environ.get(name) or self._environ.get(name.upper()) or ""
 
 
-def _opener() -> urllib.request.OpenerDirector:
-    """Of the web alone: what comes back may point anywhere."""
-    opener = urllib.request.OpenerDirector()
-    for part in (
-        urllib.request.ProxyHandler(),
-        urllib.request.HTTPHandler(),
-        urllib.request.HTTPSHandler(),
-        urllib.request.HTTPDefaultErrorHandler(),
-        urllib.request.HTTPErrorProcessor(),
-        _Redirects(),
-    ):
-        opener.add_handler(part)
-    return opener
+_is_bypassed: Callable[[str, Mapping[str, str]], bool]
+_is_bypassed = urllib.request.proxy_bypass_environment  # type: ignore[attr-defined]
 
 
 class _Redirects(urllib.request.HTTPRedirectHandler):
@@ -157,6 +191,13 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
         if is_less or req.get_method() != "GET":
             raise WebError(f"it points to {shown(newurl)}, and that is not followed", code)
         return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+
+def _refusal(status: int) -> str:
+    """Without the server's own words: they may hold a right."""
+    if 300 <= status < 400:
+        return f"it answered {status}: it points elsewhere, and that is not followed"
+    return f"it answered {status} {http.client.responses.get(status, '')}".rstrip()
 
 
 def _said(error: object) -> str:

@@ -39,7 +39,13 @@ def packed(
             f"-r {file} goes along with the folder, and --source none sends none",
             hint="--source .",
         )
-    return pack(spec, source=said, inputs=inputs, places=Places.find())
+    return pack(
+        spec,
+        source=said,
+        inputs=inputs,
+        places=Places.find(),
+        job=lambda selector: connect_to(server).call("GET", job_path(selector)),
+    )
 
 
 def carry(

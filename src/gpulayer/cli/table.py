@@ -115,8 +115,9 @@ FLAGS: dict[str, Flag] = {
                    metavar="none", type=click.Choice(["none"]), advanced=True),
     "source": _flag("--source", about="Send this folder with the job; none: nothing. A job here "
                     "runs in its folder.", metavar="DIR|none"),
-    "inputs": _flag("--input", about="Stage a file, a folder or an artifact at "
-                    "$GPULAYER_INPUT_DIR/PATH.", metavar="SRC[:PATH]", multiple=True),
+    "inputs": _flag("--input", about="Stage a file, a folder, an artifact, JOB:FILE, or an "
+                    "https:// or s3:// address, at $GPULAYER_INPUT_DIR/PATH.",
+                    metavar="SRC[:PATH]", multiple=True),
     "outputs": _flag("-o", "--output", about="Keep files of the working folder that match, besides "
                      "those in $GPULAYER_OUTPUT_DIR.", metavar="GLOB", multiple=True),
     "data": _flag("--data", about="A data set that the worker must have; the job finds its path in "

@@ -45,6 +45,9 @@ INPUTS: Final = 1_024
 CHECKPOINT_FILES: Final = 10_000
 """Files of a checkpoint."""
 
+URL_CHARACTERS: Final = 2_048
+"""The address of an input."""
+
 OUTPUTS: Final = 256
 """Patterns of files to bring home."""
 
@@ -126,6 +129,10 @@ SOURCE_UNPACKED_BYTES: Final = 2 << 30
 
 FOLDER_BYTES: Final = 2 << 30
 """The bundle of a folder that is an input."""
+
+# --- an input that a worker fetches from an address ----------------------------------------
+FETCHED_BYTES: Final = 50 << 30
+"""What one may hold."""
 
 # --- standard input of a job elsewhere ----------------------------------------------------
 PIPED_BYTES: Final = 4 << 30

@@ -14,14 +14,15 @@ DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
 def digests_named(spec: Mapping[str, Any]) -> Iterator[Digest]:
-    """Of its source, its inputs, its standard input and its items."""
+    """Those that the plane must have: its source, standard input, items, and its inputs, but for
+    what its worker fetches from an address."""
     workload: Mapping[str, Any] = spec.get("workload") or {}
     array: Mapping[str, Any] = spec.get("array") or {}
     named = [
         workload.get("source"),
         array.get("items"),
         spec.get("stdin"),
-        *(item.get("artifact") for item in spec.get("inputs") or ()),
+        *(item.get("artifact") for item in spec.get("inputs") or () if not item.get("url")),
     ]
     for address in named:
         if isinstance(address, str) and address.startswith(ADDRESS):

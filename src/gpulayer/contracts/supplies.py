@@ -9,7 +9,7 @@ from pydantic import AfterValidator, Field, model_validator
 from gpulayer.contracts import limits
 from gpulayer.contracts.base import Contract, fault, fill, refusal, refuse_all
 from gpulayer.contracts.environ_names import name_fault
-from gpulayer.contracts.texts import Artifact, Module, Requirement, SafePath
+from gpulayer.contracts.texts import Artifact, FetchUrl, Module, Requirement, SafePath
 
 
 def _check_variable(value: str) -> str:
@@ -70,6 +70,9 @@ class InputRef(Contract):
     artifact: Artifact = Field(description="What is staged, by digest.")
     path: SafePath = Field(description="Where: $GPULAYER_INPUT_DIR/path.")
     unpack: bool = Field(False, description="It is a bundle, and path the folder of its files.")
+    url: FetchUrl | None = Field(
+        None, description="Where the worker fetches it; unset: the plane has it. https:// or s3://."
+    )
 
 
 class Environment(Contract):

@@ -14,6 +14,7 @@ from pydantic import AfterValidator, WithJsonSchema
 from gpulayer.contracts import limits
 from gpulayer.contracts.base import refusal
 from gpulayer.contracts.images import parse as image_parts
+from gpulayer.contracts.input_urls import url_fault
 from gpulayer.contracts.requirement_lines import MEND, requirement_fault
 from gpulayer.contracts.safe_paths import path_fault
 
@@ -150,6 +151,13 @@ def check_image(value: str) -> str:
     return value
 
 
+def check_url(value: str) -> str:
+    wrong = url_fault(value)
+    if wrong is not None:
+        raise refusal(*wrong)
+    return value
+
+
 def check_requirement(value: str) -> str:
     wrong = requirement_fault(value)
     if wrong is not None:
@@ -185,4 +193,5 @@ Entrypoint = Annotated[str, AfterValidator(check_entrypoint), _pattern(r"[A-Za-z
 Module = Annotated[str, AfterValidator(check_module)]
 Specifier = Annotated[str, AfterValidator(check_specifier)]
 Image = Annotated[str, AfterValidator(check_image)]
+FetchUrl = Annotated[str, AfterValidator(check_url)]
 Requirement = Annotated[str, AfterValidator(check_requirement)]

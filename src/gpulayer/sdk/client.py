@@ -136,6 +136,7 @@ class Client:
             inputs=[os.fspath(one) for one in inputs],
             function=origin.get("function"),
             places=Places.find(),
+            job=lambda selector: self._wire().call("GET", self.path(selector)),
         )
         packed.send(self._wire())
         is_elsewhere = self.is_far or "source" in packed.spec["workload"]

@@ -4,7 +4,7 @@
                             something in it, or `environment.file` does, else nothing; a function
                             brings its own folder, or the package that it is in
     --source DIR | none     decides otherwise
-    --input SRC[:PATH]      a file, a folder or an artifact, at $GPULAYER_INPUT_DIR/PATH
+    --input SRC[:PATH]      what `inputs` can read, at $GPULAYER_INPUT_DIR/PATH
 
 What the plane has already is never sent again, and of a folder that was sent before no more than
 what has changed since.
@@ -22,8 +22,9 @@ from gpulayer.artifacts.bundle import build_source_bundle
 from gpulayer.artifacts.seen import NOTHING_SEEN, Seen, SeenFolders
 from gpulayer.clock import SystemClock
 from gpulayer.contracts.named import ADDRESS
-from gpulayer.errors import NotFoundError, RefusedError, UsageError
+from gpulayer.errors import RefusedError, UsageError
 from gpulayer.sdk.folder import working_folder
+from gpulayer.sdk.inputs import Given, Job
 from gpulayer.sdk.sending import FileParcel, FolderParcel, send_lacking
 
 if TYPE_CHECKING:
@@ -71,13 +72,15 @@ def pack(
     inputs: Sequence[str] = (),
     function: Mapping[str, Any] | None = None,
     places: Places | None = None,
+    job: Job | None = None,
 ) -> Packed:
     """The job with its source and inputs; nothing is sent yet.
 
     `folder`: the current one if not said. `source`: `none`, a folder or an artifact's address.
-    `inputs`: `SRC[:PATH]` each. `function`: of the origin, as `entrypoint_of` makes it. `places`
-    remembers what folders held. Raises what `build_source_bundle` does, NotFoundError for an
-    input that is not there, UsageError for two wishes that exclude each other.
+    `inputs`: `SRC[:PATH]` each, as `sdk.inputs` reads them; `job` looks up those that they name.
+    `function`: of the origin, as `entrypoint_of` makes it. `places` remembers what folders held.
+    Raises what `build_source_bundle` does, NotFoundError for an input that is not there,
+    UsageError for two wishes that exclude each other.
     """
     folder = os.path.realpath(folder or working_folder())
     made = {**spec, "workload": dict(spec["workload"])}
@@ -93,10 +96,12 @@ def pack(
                 made["environment"] = _inside(spec["environment"], folder, where.root)
             parcels.append(_built(where, without, seen, was_said=source is not None))
             made["workload"]["source"] = ADDRESS + parcels[0].digest
-    given = [_input(text, folder, without, seen) for text in inputs]
-    if given:
-        made["inputs"] = [*(made.get("inputs") or ()), *(ref for ref, _ in given)]
-        parcels += [parcel for _, parcel in given if parcel is not None]
+    given = Given(folder, without, seen, job)
+    for text in inputs:
+        given.add(text)
+    if given.refs:
+        made["inputs"] = [*(made.get("inputs") or ()), *given.refs]
+        parcels += given.parcels
     root = "" if where is None else where.root
     return Packed(made, _function_inside(function or {}, root), tuple(parcels))
 
@@ -190,52 +195,6 @@ def _is_inside(text: str, folder: str) -> bool:
 def _is_module(name: str, folder: str) -> bool:
     first = os.path.join(folder, name.partition(".")[0])
     return bool(name) and (os.path.isfile(first + ".py") or os.path.isdir(first))
-
-
-def _input(
-    text: str, folder: str, without: Sequence[str], seen: Seen
-) -> tuple[dict[str, Any], FileParcel | FolderParcel | None]:
-    """What the job says of `SRC[:PATH]`, and what travels; an artifact is there already."""
-    if text.startswith(ADDRESS):
-        address, _, target = text.rpartition(":")
-        if not address.startswith(ADDRESS):
-            raise UsageError(
-                "usage",
-                f"--input {text}: an artifact needs a name for the job",
-                hint=f"--input {text}:data",
-            )
-        return {"artifact": address, "path": target}, None
-    source, target = _split(text, folder)
-    path = os.path.join(folder, source)
-    target = target or os.path.basename(os.path.normpath(path))
-    if os.path.isdir(path):
-        return _folder(path, target, without, seen)
-    if not os.path.isfile(path):
-        raise NotFoundError("file-not-found", f"--input: {source} does not exist", hint="ls")
-    import hashlib
-
-    with open(path, "rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
-        size = file.tell()
-    return {"artifact": ADDRESS + digest, "path": target}, FileParcel(path, digest, size)
-
-
-def _folder(
-    path: str, target: str, without: Sequence[str], seen: Seen
-) -> tuple[dict[str, Any], FolderParcel]:
-    path = os.path.realpath(path)
-    before = seen.last(os.path.join(path, ""))
-    bundle = build_source_bundle(path, without=without, seen=seen, is_data=True)
-    ref = {"artifact": ADDRESS + bundle.digest, "path": target, "unpack": True}
-    return ref, FolderParcel(bundle, f"input: {path}", before)
-
-
-def _split(text: str, folder: str) -> tuple[str, str]:
-    """A file's own name may hold a colon."""
-    if os.path.exists(os.path.join(folder, text)) or ":" not in text:
-        return text, ""
-    source, _, target = text.rpartition(":")
-    return source, target
 
 
 def _memory(places: Places | None) -> Seen:

@@ -29,6 +29,7 @@ from gpulayer.worker.steps import (
     ending,
     environ,
     environment,
+    fetching,
     hiding,
     image,
     plan,
@@ -150,6 +151,8 @@ class TaskRunner:
     def waits_long(self, assignment: Assignment) -> bool:
         """Whether `prepare` may take minutes."""
         long = {environment.provide, secrets.resolve, image.provide, restoring.restore}
+        if fetching.is_needed(assignment.spec):
+            return True
         return not long.isdisjoint(self._told_steps(assignment))
 
     def refused(self, error: Exception) -> Exit:

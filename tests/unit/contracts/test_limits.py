@@ -58,6 +58,9 @@ SPECS: dict[str, Make] = {
         secrets=[{"name": "S", "source": "file", "key": "k" * n}]
     ),
     "INPUTS": lambda n: command(inputs=[{"artifact": ARTIFACT, "path": f"f{i}"} for i in range(n)]),
+    "URL_CHARACTERS": lambda n: command(
+        inputs=[{"artifact": ARTIFACT, "path": "x", "url": "https://h/".ljust(n, "x")}]
+    ),
     "OUTPUTS": lambda n: command(outputs=["a"] * n),
     "PATH_BYTES": lambda n: _paths(_path(n)),
     "PATH_PART_BYTES": lambda n: _paths("p" * n),
@@ -107,10 +110,13 @@ PIPES = {"PIPED_BYTES"}
 CHECKPOINTS = {"CHECKPOINT_FILES"}
 """Tried in `test_checkpoint_files`."""
 
+FETCHED = {"FETCHED_BYTES"}
+"""Tried in `unit/worker`, at less."""
+
 
 def test_the_table_is_tried_whole() -> None:
     rows = {name for name in vars(limits) if name.isupper()}
-    assert rows == {*SPECS, *FILES, "PROBLEMS", *SOURCES, *PIPES, *CHECKPOINTS}
+    assert rows == {*SPECS, *FILES, "PROBLEMS", *SOURCES, *PIPES, *CHECKPOINTS, *FETCHED}
 
 
 @pytest.mark.parametrize("row", SPECS)

@@ -5,12 +5,15 @@ from __future__ import annotations
 
 import json
 import os
-from typing import BinaryIO
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, BinaryIO
 
 from gpulayer.artifacts.extract import extract_bundle
 from gpulayer.contracts.named import ADDRESS
 from gpulayer.errors import RefusedError
-from gpulayer.worker.steps import plan
+from gpulayer.worker.artifact_cache import Fetch
+from gpulayer.worker.steps import fetching, plan
 from gpulayer.worker.steps.plan import TaskPlan
 
 
@@ -33,11 +36,20 @@ def inputs(task: TaskPlan) -> None:
         target = os.path.join(folder, item["path"])
         os.makedirs(os.path.dirname(target), 0o700, exist_ok=True)
         digest = _digest(item["artifact"])
-        if item.get("unpack"):
-            with task.artifacts.open(digest) as archive:
-                _unpack_input(archive, target, item["path"])
+        if item.get("url"):
+            fetching.stage(task, item, digest, partial(_stage, task, item, digest, target))
         else:
-            task.artifacts.stage(digest, target)
+            _stage(task, item, digest, target)
+
+
+def _stage(
+    task: TaskPlan, item: Mapping[str, Any], digest: str, target: str, fetch: Fetch | None = None
+) -> None:
+    if item.get("unpack"):
+        with task.artifacts.open(digest, fetch) as archive:
+            _unpack_input(archive, target, item["path"])
+    else:
+        task.artifacts.stage(digest, target, fetch)
 
 
 def _unpack_input(archive: BinaryIO, target: str, path: str) -> None:
