@@ -118,7 +118,7 @@ def _failed(task: TaskPlan, item: Mapping[str, Any], why: str) -> PreparationErr
     is_web = url.startswith("https://")
     return PreparationError(
         "fetch-failed",
-        f"the input {item['path']} could not be fetched on {task.worker}",
+        f"the input {item['path']} could not be fetched on {task.worker} from {url}",
         where=url,
         why=why,
         hint=f"curl -fsSL {url} | sha256sum" if is_web else "gpulayer help fetch-failed",
