@@ -93,7 +93,7 @@ def is_part(stream: Stream, forward: Stream) -> bool:
 def visitor_name(principal: Principal) -> str:
     if principal.role is Role.LOCAL:
         return "this machine's user"
-    return principal.owner or principal.name or principal.credential_id
+    return principal.name or principal.owner or principal.credential_id
 
 
 def said_of(wish: Wish, words: Sequence[str]) -> str:

@@ -203,7 +203,7 @@ class Streams:
     ) -> Future[None]:
         now = self._ports.clock.now()
         data: dict[str, Any] = {"stream": stream.id, "by": rules.visitor_name(stream.principal)}
-        data |= {"node": stream.wish.node}
+        data |= {"owner": stream.principal.owner, "node": stream.wish.node}
         if words is not None:
             data |= {"argv": words, "terminal": stream.wish.terminal is not None}
         if stream.wish.port:

@@ -221,10 +221,10 @@ def test_the_record_says_who_came_with_what_and_how_it_ended(env: Env) -> None:
     env.plane.streams.ended(stream, 3, "")
     env.plane.streams.ended(stream, None, "twice is once")
     first, last = story(env, job)
-    assert first[:2] == ("exec", "ada: curl -H '[redacted:TOKEN]'")
+    assert first[:2] == ("exec", "ada's laptop: curl -H '[redacted:TOKEN]'")
     assert first[2]["argv"] == ["curl", "-H", "[redacted:TOKEN]"]
-    assert last[:2] == ("exec_ended", "ada: exit code 3 after 1.5 s")
-    assert (last[2]["exit_code"], last[2]["by"]) == (3, "ada")
+    assert last[:2] == ("exec_ended", "ada's laptop: exit code 3 after 1.5 s")
+    assert (last[2]["exit_code"], last[2]["by"], last[2]["owner"]) == (3, "ada's laptop", "ada")
 
 
 def test_the_record_has_room_for_the_beginning_of_a_long_line(env: Env) -> None:
