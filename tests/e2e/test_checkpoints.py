@@ -160,19 +160,29 @@ def test_a_supervisor_that_dies_costs_no_more(home: LocalHome) -> None:
     job = ended(home, told, "train")
     assert (job["state"], job["attempt"], job["checkpoint"]["attempt"]) == ("succeeded", 2, 1)
     assert max(told.redone()) <= INTERVAL + MOMENT
-
-
-def test_the_story_says_what_was_kept_and_what_was_put_back(home: LocalHome) -> None:
-    told = begun(home, "train", retries=1)
-    slay(goes_on(home, told, 1, 2.5 * INTERVAL))
-    goes_on(home, told, 2, 2.5 * INTERVAL)
-    ended(home, told, "train")
     story = gpulayer(home, "events", "train")
     assert "checkpoint   1 file, " in story
-    assert "checkpoint 0.0 s (of attempt 1: 1 file, " in story
-    assert "of attempt 2" in gpulayer(home, "status", "train").split("checkpoint:")[1]
+    assert "(of attempt 1: 1 file, " in story
+    assert "of attempt 1" in gpulayer(home, "status", "train").split("checkpoint:")[1]
     aside = [path.name for path in home.work.iterdir() if path.name.startswith(".ck-train.before")]
     assert len(aside) == 1, "what came after the checkpoint is moved aside"
+
+
+@pytest.mark.parametrize("point", ["agent-says-checkpoint", "agent-heard-checkpoint"])
+def test_an_agent_that_dies_while_it_tells_of_one_tells_again(home: LocalHome, point: str) -> None:
+    token = home.folder / "armed"
+    token.touch()
+    home.environ["GPULAYER_CRASH_AT"] = f"{point}={token}"
+    told = begun(home, "train")
+    home.until(lambda: not token.exists())
+
+    def job() -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(gpulayer(home, "status", "train", "--json"))["job"]
+        return found
+
+    home.until(lambda: (job()["checkpoint"] or {}).get("at", 0.0) > told.lines()[0][3] + 2.0)
+    assert (job()["state"], job()["attempt"]) == ("running", 1)
+    assert ended(home, told, "train")["state"] == "succeeded"
 
 
 def test_a_job_that_is_stopped_in_time_goes_on_from_what_it_saved_in_its_grace(

@@ -20,6 +20,7 @@ from gpulayer.control_plane.lifecycle.gangs import nodes_of
 from tests.simulation.engine import Engine
 from tests.simulation.machine import Broken, Physics
 from tests.simulation.plane import SETTINGS, PlaneHost
+from tests.simulation.saving import Kept
 from tests.simulation.worker import Worker
 from tests.simulation.workload import Clients
 from tests.support.laws import Laws
@@ -51,6 +52,7 @@ class Invariants:
         self._events: dict[str, int] = {}
         self._newest: dict[tuple[str, int], int] = {}
         """(job, rank) -> the highest fence of its tasks."""
+        self._kept = Kept()
         self._draining: frozenset[str] = frozenset()
         """Workers that drain."""
         self._drained: frozenset[str] = frozenset()
@@ -66,6 +68,10 @@ class Invariants:
         with self._host.store.read() as reader:
             jobs = reader.jobs()
             draining = frozenset(w.id for w in reader.workers() if w.draining)
+            for job in jobs:
+                if "checkpoint" in job.spec:
+                    newest = self._newest.get((job.id, 0), 0)
+                    self._kept.look(job, reader.checkpoints(job.id), newest)
             self._drained, self._draining = self._draining & draining, draining
             for job in jobs:
                 if self._versions.get(job.id) != job.version:

@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from typing import Any
 
 from gpulayer.contracts.ids import WorkerId
-from gpulayer.contracts.messages import Acquire, Acquired, Register, Report
+from gpulayer.contracts.messages import Acquire, Acquired, KeepCheckpoint, Register, Report
 from gpulayer.contracts.principals import LOCAL
 from gpulayer.control_plane.plane import ControlPlane
 from gpulayer.control_plane.settings import Settings
@@ -185,6 +185,10 @@ class PlaneHost:
                 answer(None)
 
         return lambda answer: self._let_in(worker_id, answer, execute)
+
+    def keep(self, worker_id: str, task_id: str, message: KeepCheckpoint) -> Execute:
+        kept = self.ask(lambda plane: plane.keep_checkpoint(task_id, message))
+        return lambda answer: self._let_in(worker_id, answer, kept)
 
     def ask(self, verb: Callable[[ControlPlane], Future[Any]]) -> Execute:
         """A client's call."""

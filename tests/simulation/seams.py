@@ -21,7 +21,7 @@ class Bug:
     @property
     def without(self) -> Parts:
         """The same world with nothing planted."""
-        return Parts(faults=self.parts.faults, workers=self.parts.workers)
+        return Parts(faults=self.parts.faults, workers=self.parts.workers, saves=self.parts.saves)
 
 
 class PlaneWithItsStore(ControlPlane):

@@ -6,13 +6,16 @@ import pytest
 
 from tests.simulation.planted import BUGS
 from tests.simulation.planted_afar import BUGS_AFAR
+from tests.simulation.planted_checkpoints import BUGS_OF_CHECKPOINTS
 from tests.simulation.seams import Bug
 from tests.simulation.world import run
 
 SEEDS = 60
 
 
-@pytest.mark.parametrize("bug", [*BUGS, *BUGS_AFAR], ids=lambda bug: bug.name.replace(" ", "-"))
+@pytest.mark.parametrize(
+    "bug", [*BUGS, *BUGS_AFAR, *BUGS_OF_CHECKPOINTS], ids=lambda bug: bug.name.replace(" ", "-")
+)
 def test_a_planted_bug_is_found(bug: Bug) -> None:
     for seed in range(SEEDS):
         if run(seed, bug.parts).broken is not None:
@@ -24,5 +27,5 @@ def test_a_planted_bug_is_found(bug: Bug) -> None:
 def test_enough_bugs_of_both_sides_are_planted() -> None:
     assert len(BUGS) >= 12
     assert len(BUGS_AFAR) >= 10
-    names = [bug.name for bug in (*BUGS, *BUGS_AFAR)]
+    names = [bug.name for bug in (*BUGS, *BUGS_AFAR, *BUGS_OF_CHECKPOINTS)]
     assert len(set(names)) == len(names)

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from tests.simulation.world import run
+from tests.simulation.world import Parts, run
 
 SEEDS = 100
 BATCH = 10
@@ -22,6 +22,11 @@ def test_every_accepted_job_ends_and_no_invariant_breaks(first: int) -> None:
         f"{line}\n  replay: python -m tests.simulation --seed {line.split()[1].rstrip(',')} --trace"
         for line in broken
     )
+
+
+def test_no_checkpoint_of_an_older_attempt_or_moment_replaces_a_newer_one() -> None:
+    broken = [run(seed, Parts(saves=True)).broken for seed in range(SEEDS, SEEDS + 5)]
+    assert broken == [None] * 5
 
 
 def test_the_same_seed_is_the_same_run() -> None:

@@ -19,6 +19,7 @@ from tests.simulation.engine import Engine, EngineClock, EngineIds, Share, Timer
 from tests.simulation.machine import LOCAL, Broken, Physics, Plan, Record, Supervisor
 from tests.simulation.network import Link, Network
 from tests.simulation.plane import PlaneHost
+from tests.simulation.saving import Saver
 
 ANSWER_SECONDS = 20.0
 """As `api.wire` waits for an answer."""
@@ -73,6 +74,9 @@ class Worker:
         self.truth: dict[str, bytearray] = {}
         """What each task printed, whoever still knows it."""
         self.disk: dict[str, Record] = {}
+        self._saver = Saver(
+            self.worker_id, engine, self.clock, network, self.link, plane, self.disk
+        )
         self._remembered = float("-inf")
         self.agent: Agent | None = None
         self.supervisor: Supervisor | None = None
@@ -219,6 +223,8 @@ class Worker:
                 self._share.after(
                     self._engine.soon(0.005), self._mine(lambda: self.tell(collected))
                 )
+            case say.KeepCheckpoints(task_id, fence):
+                self._saver.begin(task_id, fence, self._share, self._mine)
             case say.StartPlane():
                 self._plane.wanted()
             case say.Lease(until):

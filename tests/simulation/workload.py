@@ -27,6 +27,8 @@ class Clients:
     gpus: bool
     most_nodes: int
     """Of a gang, so that there can be room for it."""
+    saves: bool = False
+    """Every second job has a checkpoint."""
     accepted: dict[str, str] = field(default_factory=dict)
     asked: dict[str, dict[str, Any]] = field(default_factory=dict)
     """key -> spec"""
@@ -135,6 +137,8 @@ class Clients:
                 (["worker_lost"], ["worker_lost", "failed"], ["worker_lost", "exit:3"])
             )
             spec["retry"] = {"max_attempts": rng.choice((2, 3)), "retry_on": retry_on}
+        if self.saves and spec["workload"]["kind"] == "command" and number % 2:
+            spec["checkpoint"] = {"path": "saved"}
         if rng.random() < 0.2:
             spec["timeout_seconds"] = rng.choice((0.5, 5.0, 20.0))
         return spec

@@ -34,6 +34,8 @@ class Parts:
     faults: Callable[[Faults], Faults] = field(default=lambda drawn: drawn)
     workers: tuple[int, ...] = (1, 2, 2, 3, 4)
     """How many there may be; one is drawn."""
+    saves: bool = False
+    """Every second job has a checkpoint."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +88,8 @@ class World:
             for name in names
         ]
         gpus = any(len(worker.capabilities.gpus or ()) == 2 for worker in self.workers)
-        self.clients = Clients(engine, self.network, self.host, gpus, min(len(names), 3))
+        nodes = min(len(names), 3)
+        self.clients = Clients(engine, self.network, self.host, gpus, nodes, parts.saves)
         self.invariants = Invariants(engine, self.host, self.clients, self.workers, self.physics)
 
     def play(self) -> None:

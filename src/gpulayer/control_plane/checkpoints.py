@@ -28,8 +28,8 @@ class Checkpoints:
         """Answered once it is recorded. Raises UsageError for files that could not be put back."""
         if asked.files:
             require_files(asked.files)
-        touch = self._ports.artifacts.touch
-        missing = tuple(d for d in sorted(digests_of(asked.files)) if not touch(d))
+        wanted = sorted(digests_of(asked.files))
+        missing = tuple(d for d in wanted if not self._ports.artifacts.touch(d))
         if missing:
             answer: Future[CheckpointKept] = Future()
             answer.set_result(CheckpointKept(kept=False, missing=missing))
