@@ -75,6 +75,8 @@ def _read(fd: int, clock: Clock, is_wanted: Callable[[], bool], seconds: float) 
     """All that it prints until its end, which is the end of the pipe: the builder holds that too,
     and ends last."""
     data = b""
+    poll = select.poll()
+    poll.register(fd, select.POLLIN)
     end = clock.monotonic() + seconds
     while True:
         if not is_wanted():
@@ -82,7 +84,7 @@ def _read(fd: int, clock: Clock, is_wanted: Callable[[], bool], seconds: float) 
         left = end - clock.monotonic()
         if left <= 0:
             raise _no_value(f"its command did not end within {seconds:g} s, and was killed")
-        if select.select([fd], (), (), min(left, LOOK_SECONDS))[0]:
+        if poll.poll(min(left, LOOK_SECONDS) * 1000):
             more = os.read(fd, VALUE_BYTES + 1)
             data += more
             if not more:
