@@ -20,6 +20,7 @@ from gpulayer.contracts.messages import (
     Assignment,
     Exit,
     Held,
+    KeepCheckpoint,
     Register,
     Registered,
     Report,
@@ -190,6 +191,9 @@ def test_a_file_is_stored_under_its_digest(
     assert digest == hashlib.sha256(b"x" * 3_000_000).hexdigest()
     assert plane.artifacts.path(digest).read_bytes() == path.read_bytes()
     assert worker.channel.put_artifact(str(path)) == digest
+    with open(path, "rb") as held:  # whatever its name means by then
+        path.unlink()
+        assert worker.channel.put_artifact(f"/dev/fd/{held.fileno()}") == digest
     with pytest.raises(OSError):  # noqa: PT011
         worker.channel.put_artifact(str(tmp_path / "absent"))
 
@@ -206,6 +210,22 @@ def test_small_files_are_stored_together_as_far_as_they_are_lacking(
     worker.channel.put_artifacts(files)
     with pytest.raises(OSError, match="not those that were announced"):
         worker.channel.put_artifacts([("0" * 64, b"x")])
+
+
+def test_a_checkpoint_is_told_with_what_it_came_to(plane: ServedPlane, worker: Worker) -> None:
+    worker.register()
+    job_id = plane.submit("true", checkpoint={"path": "ck"})
+    task = worker.task()
+    data = b"weights"
+    digest = hashlib.sha256(data).hexdigest()
+    file = {"path": "w", "digest": digest, "size": 7, "executable": False, "mtime_ns": 1}
+    message = KeepCheckpoint(task.fence, 1.0, 1.0, (file,))
+    assert worker.channel.keep_checkpoint(task.task_id, message).missing == (digest,)
+    worker.channel.put_artifacts([(digest, data)])
+    assert worker.channel.keep_checkpoint(task.task_id, message).kept
+    assert plane.plane.job(job_id)["checkpoint"]["size"] == 7
+    stale = KeepCheckpoint(task.fence + 1, 2.0, 2.0, (file,))
+    assert worker.channel.keep_checkpoint(task.task_id, stale).over
 
 
 def test_an_artifact_is_fetched_into_a_file(
