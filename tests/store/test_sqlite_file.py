@@ -306,6 +306,7 @@ def test_a_database_without_preparations_goes_on_with_its_tasks(path: str):
         before = reader.tasks(JobId("train-1"))
     store.close()
     connection = sqlite3.connect(path)
+    connection.execute("DROP TABLE checkpoints")
     connection.execute("ALTER TABLE tasks DROP COLUMN preparation")
     connection.execute("PRAGMA user_version = 2")
     connection.commit()
