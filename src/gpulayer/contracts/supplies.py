@@ -71,7 +71,7 @@ class InputRef(Contract):
     path: SafePath = Field(description="Where: $GPULAYER_INPUT_DIR/path.")
     unpack: bool = Field(False, description="It is a bundle, and path the folder of its files.")
     url: FetchUrl | None = Field(
-        None, description="Where the worker fetches it; unset: the plane has it. https:// or s3://."
+        None, description="Web or bucket address that the worker fetches; unset: the plane has it."
     )
 
 
