@@ -187,6 +187,8 @@ class Docker(Engine):
             self._daemon.wait(SECONDS)
         finally:
             end_marked(f"{_MARK}={self.folder}".encode())
+        names = self.folder / "exec/netns/default"
+        subprocess.run(["umount", "-l", names], capture_output=True, check=False)
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
@@ -254,3 +256,4 @@ class Registry:
             self._process.kill()
         self._process.wait()
         self._log.close()
+        shutil.rmtree(self.folder, ignore_errors=True)
