@@ -106,6 +106,10 @@ _TABLE: tuple[Slug, ...] = (
          "The bytes that arrived are not those that were announced. Send them again."),
     Slug("worker-not-found", NotFoundError, 3, 125, 404,
          "No worker has that id or name. `gpulayer workers` lists them."),
+    Slug("environment-not-found", NotFoundError, 3, 125, 404,
+         "No worker has an environment whose key begins like this. `gpulayer env ls` lists them."),
+    Slug("environment-in-use", RefusedError, 1, 125, 409,
+         "A job uses the environment, or it is being made: it is removed once that has ended."),
     Slug("server-not-found", NotFoundError, 3, 125, 404,
          "You have neither logged in to nor joined a server of that name. `gpulayer use` lists "
          "those that you logged in to."),

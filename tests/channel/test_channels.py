@@ -18,6 +18,7 @@ from gpulayer.contracts.capabilities import WorkerCapabilities
 from gpulayer.contracts.messages import (
     Acquire,
     Assignment,
+    ErrandDone,
     Exit,
     Held,
     KeepCheckpoint,
@@ -41,8 +42,9 @@ class Worker:
         self.incarnation = 0
         self.calls = 0
 
-    def register(self) -> Registered:
-        capabilities = WorkerCapabilities("here", "linux", "x86_64", 4.0, 8.0).to_json()
+    def register(self, *, errands: bool = False) -> Registered:
+        has = WorkerCapabilities("here", "linux", "x86_64", 4.0, 8.0, errands=errands)
+        capabilities = has.to_json()
         self.calls += 1
         registered = self.channel.register(
             Register("w", "w", "nonce", "local", capabilities, seq=self.calls)
@@ -119,6 +121,22 @@ def test_a_parked_acquire_is_answered_when_work_comes(plane: ServedPlane, worker
     parked = worker.acquire()
     job_id = submit(plane)
     assert [a.job_id for a in parked.result(FINISH_SECONDS).assignments] == [job_id]
+
+
+def test_an_errand_is_handed_out_and_its_answer_comes_back(
+    plane: ServedPlane, worker: Worker
+) -> None:
+    worker.register(errands=True)
+    parked = worker.acquire()
+    asked = plane.plane.send_errand("caches", {"what": ["environments"]})
+    (errand,) = parked.result(FINISH_SECONDS).errands
+    assert (errand.verb, errand.body) == ("caches", {"what": ["environments"]})
+    assert plane.plane.errand_answers(asked, last=False) is None
+    done = ErrandDone("w", worker.incarnation, errand.id, {"environments": []})
+    for _ in range(2):  # harmless twice
+        worker.channel.errand_done(done)
+    (told,) = plane.plane.errand_answers(asked, last=False) or []
+    assert (told["state"], told["answer"]) == ("answered", {"environments": []})
 
 
 def test_a_parked_acquire_is_answered_when_its_time_is_up(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -210,6 +211,69 @@ def test_more_builds_than_threads_hold_up_no_other_job(
     build.until_nobody_is_left()
 
 
+# --- ahead of time, and off again ----------------------------------------------------------------
+
+
+def environments(terminal: Terminal) -> list[dict[str, Any]]:
+    told = json.loads(terminal.gpulayer("env", "ls", "--json").stdout)["workers"]
+    return [{"worker": one["name"], **env} for one in told for env in one["environments"]]
+
+
+def test_what_was_prepared_is_what_a_job_finds(terminal: Terminal) -> None:
+    lock(terminal.work, terminal.environ, LOCKED)
+    for words in (["-r", "gamma"], ["-r", "uv.lock"]):
+        done = terminal.gpulayer("env", "prepare", *words)
+        assert done.returncode == 0, done
+        assert "ready in" in done.stderr
+        assert "(built by uv)" in done.stderr
+        done = terminal.gpulayer("run", *words, "--", "python", "-c", SHOW)
+        assert done.stdout.startswith("1.0 1.0 "), done
+        assert terminal.job()["preparation"]["steps"][0]["note"] == "reused"
+    told = environments(terminal)
+    assert [(env["file"], env["requirements"]) for env in told] == [
+        ("uv.lock", []), (None, ["gamma"]),
+    ]  # fmt: skip
+
+
+def test_what_cannot_be_prepared_is_told_and_is_the_exit_code(terminal: Terminal) -> None:
+    done = terminal.gpulayer("env", "prepare", "nosuch", "--json")
+    assert done.returncode == 1
+    [told] = json.loads(done.stdout)["workers"]
+    assert (told["state"], told["error"]["code"]) == ("failed", "environment-failed")
+    assert environments(terminal) == []
+    done = terminal.gpulayer("env", "prepare", "gamma", "--on", "nobody")
+    assert (done.returncode, done.stderr.split(":")[0]) == (1, "error[no-matching-worker]")
+
+
+def test_ctrl_c_ends_what_is_being_prepared(terminal: Terminal, packages: Packages) -> None:
+    build = packages.waiting("dawdles")
+    child = subprocess.Popen(
+        [sys.executable, "-m", "gpulayer", "env", "prepare", "dawdles"],
+        env=terminal.environ, cwd=terminal.work, stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+    build.wait()
+    child.send_signal(signal.SIGINT)
+    build.until_nobody_is_left()
+    assert child.wait(SECONDS) == 130
+    assert environments(terminal) == []
+
+
+def test_one_in_use_is_not_removed_and_the_job_is_named(terminal: Terminal) -> None:
+    submitted = terminal.gpulayer("submit", "-q", "-r", "gamma", "--", "sleep", "1000")
+    job = submitted.stdout.strip()
+    terminal.until(lambda: terminal.job(job)["state"] == "running")
+    [env] = environments(terminal)
+    assert env["used_by"] == [job]
+    done = terminal.gpulayer("env", "rm", env["key"][:12])
+    assert (done.returncode, done.stderr.split(":")[0]) == (1, "error[environment-in-use]")
+    assert f"{job} uses it" in done.stderr
+    assert f", a job uses it: {job}" in terminal.gpulayer("env", "rm", "--unused").stderr
+    terminal.gpulayer("cancel", job)
+    terminal.until(lambda: terminal.gpulayer("env", "rm", env["key"]).returncode == 0)
+    assert environments(terminal) == []
+    assert terminal.gpulayer("env", "rm", env["key"]).returncode == 3
+
+
 # --- a worker that joined -----------------------------------------------------------------------
 
 
@@ -248,6 +312,16 @@ def test_a_worker_that_joined_installs_by_its_own_settings_and_tells_no_login(
     assert done.stdout.startswith("1.0 1.0 "), done
     words = ["--source", "none", "-r", "uv.lock", "--", "true"]
     assert "--source none sends none" in terminal.gpulayer("run", *words).stderr
+    done = terminal.gpulayer("env", "prepare", "-r", "uv.lock")
+    assert done.stderr.startswith("lab: ready in "), done
+    assert "(reused)" in done.stderr
+    assert {env["worker"] for env in environments(terminal)} == {"lab"}
+    assert "error[not-allowed]" in terminal.gpulayer("env", "rm", "--unused").stderr
+    listed = served.wire().call("GET", "/v1/caches?wait=30", park=SECONDS)["workers"]
+    assert [(one["name"], len(one["answer"]["environments"])) for one in listed] == [("lab", 2)]
+    removal = {"unused": True, "workers": ["lab"]}
+    [done] = served.wire().call("POST", "/v1/environments/remove", removal, park=SECONDS)["workers"]
+    assert len(done["answer"]["removed"]) == 2, done
     del terminal.environ["UV_CONFIG_FILE"]
     terminal.environ["UV_DEFAULT_INDEX"] = f"http://{login}@127.0.0.1:1/simple"
     assert terminal.gpulayer("join").returncode == 0

@@ -229,7 +229,13 @@ class Worker:
                 self._plane.wanted()
             case say.Lease(until):
                 self._ask(lambda supervisor: supervisor.lease(until))
-            case say.DropEnvelopes() | say.KeepEnvelopes() | say.Leave() | say.Probe():
+            case (
+                say.DropEnvelopes()
+                | say.KeepEnvelopes()
+                | say.Leave()
+                | say.Probe()
+                | say.DoErrand()
+            ):
                 pass
 
     def crash(self) -> None:

@@ -43,6 +43,7 @@ TABLE: dict[str, Rights] = {
     "plane.look": _persons(Role.VIEWER, _NONE),
     "plane.gc": _persons(Role.ADMIN, _NONE),
     "plane.stop": {},
+    "environment.remove": _persons(Role.OPERATOR, _NONE),
     "job.submit": _persons(Role.SUBMITTER, _NONE),
     "job.look": _persons(Role.VIEWER, _THEIRS, {Role.WORKER: _LIVE}),
     "job.act": _persons(Role.SUBMITTER, _OWN, dict.fromkeys((Role.OPERATOR, Role.ADMIN), _THEIRS)),

@@ -13,6 +13,7 @@ from gpulayer.contracts.messages import (
     Acquire,
     Acquired,
     CheckpointKept,
+    ErrandDone,
     KeepCheckpoint,
     Register,
     Registered,
@@ -60,6 +61,9 @@ class DirectChannel:
 
     def keep_checkpoint(self, task_id: str, message: KeepCheckpoint) -> CheckpointKept:
         return self._answer(lambda: self._plane.keep_checkpoint(task_id, message))
+
+    def errand_done(self, message: ErrandDone) -> None:
+        self._plane.errand_done(message)
 
     def put_artifact(self, path: str) -> str:
         try:

@@ -19,6 +19,7 @@ from gpulayer.api.begun import Begun
 from gpulayer.api.files import Files
 from gpulayer.api.guard import Guard
 from gpulayer.api.host_names import HostNames
+from gpulayer.api.keeping import Keeping
 from gpulayer.api.rights import Rights
 from gpulayer.api.routes import ROUTES
 from gpulayer.api.speaking import Speaking
@@ -81,7 +82,7 @@ class Host(Protocol):
         """Of a served plane {address, fingerprint}; fingerprint None without TLS."""
 
 
-class Handlers(Rights, Speaking, Watching, Files, Streaming):
+class Handlers(Rights, Speaking, Watching, Files, Streaming, Keeping):
     """The routes of one plane. Thread-safe."""
 
     def __init__(self, plane: ControlPlane, artifacts: ArtifactStore, host: Host) -> None:

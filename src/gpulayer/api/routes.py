@@ -93,6 +93,11 @@ ROUTES: tuple[Route, ...] = (
           "worker.manage", "worker"),
     Route("revoke_worker", "POST", "/v1/workers/{worker}/revoke",
           "End its sessions at once; what it runs is lost.", "worker.revoke", "worker"),
+    Route("caches", "GET", "/v1/caches", "What each worker keeps: environments, artifacts, "
+          "workspaces.", "plane.look", parks=True),
+    Route("remove_environments", "POST", "/v1/environments/remove",
+          "Have workers let go of environments that no job uses.", "environment.remove",
+          parks=True),
     Route("doctor", "GET", "/v1/doctor", "The plane's own health.", "plane.look"),
     Route("gc", "POST", "/v1/gc", "Remove what no job needs.", "plane.gc"),
     Route("stop", "POST", "/v1/stop", "End the plane, its agent and its supervisor.",
@@ -129,6 +134,8 @@ ROUTES: tuple[Route, ...] = (
           body_bytes=BATCH_BYTES),
     Route("serve_stream", "POST", "/v1/worker/streams/{stream}",
           "The same for the worker's side.", "stream.serve", "stream", parks=True),
+    Route("errand", "POST", "/v1/worker/errand", "What came of an errand.",
+          "worker.speak", "speaker", body_bytes=BATCH_BYTES),
     Route("append_log", "PUT", "/v1/worker/tasks/{task}/log", "Log bytes at an offset.",
           "worker.log", "task", body_bytes=BATCH_BYTES),
 )

@@ -15,6 +15,7 @@ from gpulayer.contracts.messages import (
     Acquire,
     Acquired,
     CheckpointKept,
+    ErrandDone,
     KeepCheckpoint,
     Register,
     Registered,
@@ -73,6 +74,9 @@ class SessionChannel:
 
     def keep_checkpoint(self, task_id: str, message: KeepCheckpoint) -> CheckpointKept:
         return self._known(lambda: self._channel.keep_checkpoint(task_id, message))
+
+    def errand_done(self, message: ErrandDone) -> None:
+        self._known(lambda: self._channel.errand_done(message))
 
     def put_artifact(self, path: str) -> str:
         return self._known(lambda: self._channel.put_artifact(path))

@@ -31,6 +31,8 @@ MESSAGES: tuple[type[messages.Message], ...] = (
     messages.ReportReply,
     messages.Acquire,
     messages.StreamOrder,
+    messages.Errand,
+    messages.ErrandDone,
     messages.Acquired,
 )
 
@@ -174,6 +176,16 @@ COMPONENTS: Mapping[str, Mapping[str, str]] = {
         "jobs": "Mapping[str, int]",
         "serves": f"{_OBJECT} | None",
     },
+    "EnvironmentRemoval": {
+        "keys?": "tuple[str, ...]",
+        "unused?": "bool",
+        "workers?": "tuple[str, ...]",
+    },
+    "Caches": {"workers": "tuple[CachesOfWorker, ...]"},
+    "CachesOfWorker": {
+        **dict.fromkeys(("id", "name", "state", "why"), "str"),
+        "answer": f"{_OBJECT} | None",
+    },
     "Collected": {
         **dict.fromkeys(("jobs", "logs", "log_bytes", "artifacts", "artifact_bytes"), "int"),
         **dict.fromkeys(("remains", "remains_bytes"), "int"),
@@ -254,6 +266,8 @@ ROUTES: Mapping[str, Shape] = {
     "label": Shape("WorkerChanged", "Labels"),
     "revoke_worker": Shape("WorkerRevoked", "Any"),
     "doctor": Shape("Doctor"),
+    "caches": Shape("Caches", query={"what": "str", **_WAIT}),
+    "remove_environments": Shape("Caches", "EnvironmentRemoval"),
     "gc": Shape("Collected", "Collection"),
     "stop": Shape("Stopping", "Stop"),
     "takeover": Shape(_OBJECT, "Takeover"),
@@ -274,5 +288,6 @@ ROUTES: Mapping[str, Shape] = {
     "acquire": Shape("Acquired", "Acquire"),
     "keep_checkpoint": Shape("CheckpointKept", "KeepCheckpoint"),
     "serve_stream": Shape("bytes", "bytes"),
+    "errand": Shape(_OBJECT, "ErrandDone"),
     "append_log": Shape("LogSize", "bytes", {"offset": "int", "fence": "int"}),
 }

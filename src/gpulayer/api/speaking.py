@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from typing import Any
 
 from gpulayer.api.answers import PARK_SECONDS, Call, Parked
-from gpulayer.contracts.messages import Acquire, KeepCheckpoint, Register, Report
+from gpulayer.contracts.messages import Acquire, ErrandDone, KeepCheckpoint, Register, Report
 from gpulayer.contracts.principals import Role
 from gpulayer.control_plane.plane import ControlPlane
 from gpulayer.control_plane.ports import then
@@ -62,6 +62,10 @@ class Speaking:
         return then(
             self._plane.keep_checkpoint(call.path["task"], message), lambda kept: kept.to_json()
         )
+
+    def errand(self, call: Call) -> Any:
+        self._plane.errand_done(ErrandDone.from_json(call.body))
+        return {}
 
     def append_log(self, call: Call) -> Future[Any]:
         size = self._plane.append_log(

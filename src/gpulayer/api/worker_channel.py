@@ -23,6 +23,7 @@ from gpulayer.contracts.messages import (
     Acquire,
     Acquired,
     CheckpointKept,
+    ErrandDone,
     KeepCheckpoint,
     Register,
     Registered,
@@ -118,6 +119,9 @@ class HttpChannel:
             answer = self._reached(lambda: self._artifacts.call("PUT", path, body))
             crash.point("agent-heard-checkpoint")
         return CheckpointKept.from_json(answer)
+
+    def errand_done(self, message: ErrandDone) -> None:
+        self._post(self._logs, "errand", message.to_json())
 
     def put_artifact(self, path: str) -> str:
         """A file that changes between the two reads is refused by the plane: `OSError`."""

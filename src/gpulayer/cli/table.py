@@ -57,6 +57,7 @@ VERBS: tuple[Verb, ...] = (
     Verb("invite", "Machines", "Let another machine or person in.", "invite"),
     Verb("worker", "Machines", "Drain, resume, label or revoke a worker.", "worker"),
     Verb("token", "Machines", "Create, list or revoke tokens.", "token", rare=True),
+    Verb("env", "Machines", "Prepare, list or remove environments of jobs.", "env"),
     Verb("stop", "Care", "End the local plane.", "stop"),
     Verb("gc", "Care", "Remove what no job needs.", "gc"),
     Verb("doctor", "Care", "Check this installation and list its processes.", "doctor"),
@@ -242,6 +243,9 @@ FLAGS: dict[str, Flag] = {
                        is_flag=True),
     "token_name": _flag("--name", about="What the token is called in lists.", metavar="NAME"),
     "plain": _flag("--plain", about="Serve http without TLS; on loopback alone.", is_flag=True),
+    "unused": _flag("--unused", about="Every environment that no job uses.", is_flag=True),
+    "prepare_timeout": _flag("--timeout", about="How long it may take on each worker; 30m.",
+                             metavar="TIME"),
     "older_than": _flag("--older-than", about="Only what ended before this long: 30d.",
                         metavar="TIME"),
 }

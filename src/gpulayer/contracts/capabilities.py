@@ -95,6 +95,8 @@ class WorkerCapabilities:
     """What runs images there, with its version: `podman 4.3.1`. Empty: nothing does."""
     containers_note: str = ""
     """Why nothing does, for people."""
+    errands: bool = False
+    """Whether it does what a plane asks besides tasks (`messages.Errand`)."""
     address: str | None = None
     """Its own IP address on the way to the plane. None: the plane's own machine."""
     streams: bool = False

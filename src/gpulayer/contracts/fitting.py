@@ -99,6 +99,7 @@ _TESTS: Mapping[str, Callable[[object], bool]] = {
             "tuple[Assignment, ...]",
             "tuple[Cancel, ...]",
             "tuple[StreamOrder, ...]",
+            "tuple[Errand, ...]",
             "tuple[GpuDevice, ...]",
             "tuple[Interpreter, ...]",
         ),

@@ -2,7 +2,7 @@
 
 The same four verbs serve the in-process channel and HTTP: `register`, `report`, `acquire`,
 `append_log`. All are idempotent. Every report about a task carries its fence. Bodies are JSON
-objects made by `to_json` and read leniently by `from_json`.
+objects made by `to_json` and read leniently by `from_json`. Longer than other files: one language.
 """
 
 from __future__ import annotations
@@ -279,6 +279,26 @@ class StreamOrder(Message):
 
 
 @dataclass(frozen=True, slots=True)
+class Errand(Message):
+    """Something to do besides tasks, and to answer (`POST /v1/worker/errand`). Harmless twice."""
+
+    id: str
+    verb: str
+    """`caches`: tell what is kept. `remove_environments`: let go of some."""
+    body: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ErrandDone(Message):
+    worker_id: str
+    incarnation: int
+    errand_id: str
+    answer: Mapping[str, Any] | None = None
+    why: str = ""
+    """Why there is no answer."""
+
+
+@dataclass(frozen=True, slots=True)
 class Acquired(Message):
     """`ok` False: this call is over. Its incarnation is not known (any more), so register again;
     or a newer call took its place, and then nobody waits for this answer."""
@@ -296,12 +316,14 @@ class Acquired(Message):
     """The plane is going: end when idle."""
     streams: tuple[StreamOrder, ...] = ()
     """For workers whose capabilities say `streams`."""
+    errands: tuple[Errand, ...] = ()
+    """For workers whose capabilities say `errands`."""
 
     @property
     def is_news(self) -> bool:
         """Whether there is a reason to answer before the park is over."""
         orders = self.assignments or self.retract or self.cancel or self.probe or self.streams
-        return bool(orders or self.leave or not self.ok)
+        return bool(orders or self.errands or self.leave or not self.ok)
 
 
 _NESTED: dict[tuple[str, str], type[Message]] = {
@@ -317,4 +339,5 @@ _NESTED: dict[tuple[str, str], type[Message]] = {
     ("Acquired", "retract"): Assignment,
     ("Acquired", "cancel"): Cancel,
     ("Acquired", "streams"): StreamOrder,
+    ("Acquired", "errands"): Errand,
 }

@@ -19,6 +19,7 @@ from gpulayer.contracts.ids import TaskId
 from gpulayer.contracts.messages import Acquire, Acquired, Assignment
 from gpulayer.contracts.records import Task
 from gpulayer.contracts.states import LIVE_TASK_STATES, TaskState
+from gpulayer.control_plane.errands import Errands
 from gpulayer.control_plane.lifecycle import gangs
 from gpulayer.control_plane.orders import assignment, cancels, is_ready
 from gpulayer.control_plane.ports import Ports, Reader, Tx, commit
@@ -31,10 +32,13 @@ from gpulayer.errors import NotFoundError, RefusedError
 class Assignments:
     """Thread-safe."""
 
-    def __init__(self, ports: Ports, sessions: Sessions, streams: Streams) -> None:
+    def __init__(
+        self, ports: Ports, sessions: Sessions, streams: Streams, errands: Errands
+    ) -> None:
         self._ports = ports
         self._sessions = sessions
         self._streams = streams
+        self._errands = errands
         self._leaving = False
 
     def acquire_now(self, message: Acquire) -> Future[Acquired]:
@@ -99,6 +103,8 @@ class Assignments:
         wanted += [("probe", path) for path in session.unprobed]
         streams = self._streams.orders(session.worker.id)
         wanted += [("stream", order.stream) for order in streams]
+        errands = self._errands.of(session.worker.id) if session.capabilities.errands else []
+        wanted += [("errand", errand.id) for errand in errands]
         due = session.hand_out(wanted, now, self._ports.settings.redeliver_seconds)
         work = tuple(work for key, work in ready if key in due)
         return Acquired(
@@ -107,6 +113,7 @@ class Assignments:
             cancel=tuple(order for order in orders if (order.mode, order.task_id) in due),
             probe=tuple(sorted(path for path in session.unprobed if ("probe", path) in due)),
             streams=tuple(order for order in streams if ("stream", order.stream) in due),
+            errands=tuple(errand for errand in errands if ("errand", errand.id) in due),
         )
 
     def _assignment(self, reader: Reader, task: Task, drains: bool) -> Assignment | None:

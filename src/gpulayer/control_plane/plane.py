@@ -12,6 +12,7 @@ from gpulayer.contracts.messages import (
     Acquire,
     Acquired,
     CheckpointKept,
+    ErrandDone,
     KeepCheckpoint,
     Register,
     Registered,
@@ -28,6 +29,7 @@ from gpulayer.control_plane.dispatch import Dispatcher, Pass
 from gpulayer.control_plane.election import Election
 from gpulayer.control_plane.enrolment import Enrolment, Enrolments, Grant
 from gpulayer.control_plane.envelopes import Envelopes
+from gpulayer.control_plane.errands import Asked, Errands
 from gpulayer.control_plane.foresight import Foresight
 from gpulayer.control_plane.housekeeping import Collected, Housekeeping
 from gpulayer.control_plane.meters import Measures, Meters, measures
@@ -73,7 +75,8 @@ class ControlPlane:
         self._registry = Registry(ports, sessions, envelopes, dispatch)
         self._checkpoints = Checkpoints(ports)
         self.streams = Streams(ports, sessions)
-        self._assignments = Assignments(ports, sessions, self.streams)
+        self._errands = Errands(ports, sessions)
+        self._assignments = Assignments(ports, sessions, self.streams, self._errands)
         self._reports = Reports(ports, sessions, envelopes, self._dispatcher)
         self._reconciler = Reconciler(ports, sessions, envelopes, dispatch, self._election)
         self._queries = Queries(ports, sessions, self._dispatcher)
@@ -181,6 +184,17 @@ class ControlPlane:
 
     def needs_artifact(self, worker_id: str, digest: str) -> bool:
         return self._queries.needs_artifact(worker_id, digest)
+
+    # --- errands ---------------------------------------------------------------------------
+
+    def send_errand(self, verb: str, body: Mapping[str, Any], only: Collection[str] = ()) -> Asked:
+        return self._errands.send(verb, body, only)
+
+    def errand_answers(self, asked: Asked, *, last: bool) -> list[dict[str, Any]] | None:
+        return self._errands.answers(asked, last=last)
+
+    def errand_done(self, message: ErrandDone) -> None:
+        self._errands.done(message)
 
     # --- rights ----------------------------------------------------------------------------
 

@@ -177,8 +177,8 @@ class Agent:
         self._given((*reply.assignments, *reply.retract), self._session.acquire_sent, now)
         for slot in filter(None, (self.slots.get(given.task_id) for given in reply.retract)):
             self.slots.retract(slot)
-        probe = [say.Probe(reply.probe)] if reply.probe else []
-        return [*self._orders(reply.cancel), *map(say.JoinStream, reply.streams), *probe]
+        beside = [*map(say.JoinStream, reply.streams), *self._session.errands(reply.errands)]
+        return self._orders(reply.cancel) + [say.Probe(reply.probe)] * bool(reply.probe) + beside
 
     def _given(self, assignments: tuple[Assignment, ...], sent: float, now: float) -> None:
         sent = min(sent, self._last_heard)  # an acquire alone does not renew a lease

@@ -94,6 +94,14 @@ class ArtifactCache:
                 if is_over:
                     self._drop(entry.name)
 
+    def held(self) -> tuple[int, int]:
+        """How many, and their bytes."""
+        try:
+            sizes = [entry.stat(follow_symlinks=False).st_size for entry in self._entries()]
+        except FileNotFoundError:
+            return 0, 0  # nothing was ever fetched, or one has just gone
+        return len(sizes), sum(sizes)
+
     def _at(self, digest: str, fetch: Fetch) -> str:
         path = os.path.join(self._folder, digest)
         with self._fetching[digest]:

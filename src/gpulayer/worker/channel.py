@@ -9,6 +9,7 @@ from gpulayer.contracts.messages import (
     Acquire,
     Acquired,
     CheckpointKept,
+    ErrandDone,
     KeepCheckpoint,
     Register,
     Registered,
@@ -61,6 +62,9 @@ class WorkerChannel(Protocol):
     def keep_checkpoint(self, task_id: str, message: KeepCheckpoint) -> CheckpointKept:
         """Have a checkpoint be the newest of its job, if its attempt still lives there. Raises a
         `GPULayerError` also where the plane is too old for it."""
+
+    def errand_done(self, message: ErrandDone) -> None:
+        """The plane asks again where this is lost."""
 
     def put_artifact(self, path: str) -> str:
         """Store a file; its SHA-256 in hex. Raises `OSError` also when the file cannot be read."""

@@ -19,7 +19,7 @@ from queue import SimpleQueue
 from typing import Any
 
 from gpulayer.clock import Clock
-from gpulayer.contracts.messages import StreamOrder
+from gpulayer.contracts.messages import Errand, ErrandDone, StreamOrder
 from gpulayer.errors import GPULayerError, NotFoundError, RefusedError
 from gpulayer.runtime import frames
 from gpulayer.slugs import SLUGS
@@ -47,6 +47,7 @@ class Driver:
         start_plane: Callable[[], None],
         probe: Callable[[tuple[str, ...]], Mapping[str, Any]],
         on_error: Callable[[BaseException], None],
+        do_errand: Callable[[Errand], Mapping[str, Any]],
         join_stream: Callable[[StreamOrder], None] = lambda order: None,
     ) -> None:
         """`connect` starts a supervisor where there is none; `OSError` means: not yet."""
@@ -60,6 +61,9 @@ class Driver:
         self._probe = probe
         self._on_error = on_error
         self._join_stream = join_stream
+        self._do_errand = do_errand
+        self._errands: set[str] = set()
+        """Under way."""
         self._lock = threading.Lock()
         self._is_sooner = threading.Condition(self._lock)
         """The clock has something to do earlier than it thought."""
@@ -172,6 +176,8 @@ class Driver:
                 self._work.later(lambda: self.post(heard.CapabilitiesChanged(self._probe(paths))))
             case say.JoinStream(order):
                 self._join_stream(order)
+            case say.DoErrand():
+                return lambda: self._begin_errand(instruction)
             case say.StartPlane():
                 self._work.later(self._start_plane)
             case say.Leave():
@@ -210,6 +216,32 @@ class Driver:
         except (NotFoundError, RefusedError):
             pass  # a stale fence: the report will hear what to do with the task
         return heard.LogShipped(order.session, order.task_id, order.number, size)
+
+    def _begin_errand(self, order: say.DoErrand) -> None:
+        """On a thread of its own: a look at all that is kept takes a while."""
+        errand = order.errand
+        with self._lock:
+            if errand.id in self._errands:
+                return
+            self._errands.add(errand.id)
+
+        def work() -> None:
+            try:
+                answer, why = self._do_errand(errand), ""
+            except Exception as error:
+                answer, why = {}, str(error) or type(error).__name__
+            try:
+                done = ErrandDone(order.worker_id, order.incarnation, errand.id, answer, why)
+                self._channel.errand_done(done)
+            except OSError:
+                pass  # it is asked for again
+            finally:
+                with self._lock:
+                    self._errands.discard(errand.id)
+
+        threading.Thread(
+            target=self._work.guarded, args=(work,), name="gpulayer-errand", daemon=True
+        ).start()
 
     def _keep_time(self) -> None:
         while not self.left.is_set():

@@ -6,7 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gpulayer.contracts.messages import Acquire, Assignment, Register, Report, StreamOrder
+from gpulayer.contracts.messages import (
+    Acquire,
+    Assignment,
+    Errand,
+    Register,
+    Report,
+    StreamOrder,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +153,15 @@ class JoinStream:
 
 
 @dataclass(frozen=True, slots=True)
+class DoErrand:
+    """Do it, unless it is being done, and tell the plane what came of it."""
+
+    errand: Errand
+    worker_id: str
+    incarnation: int
+
+
+@dataclass(frozen=True, slots=True)
 class StartPlane:
     """The plane went away without a word and has not come back."""
 
@@ -172,6 +188,7 @@ Instruction = (
     | KeepEnvelopes
     | Probe
     | JoinStream
+    | DoErrand
     | StartPlane
     | Leave
 )

@@ -50,6 +50,7 @@ class ThisMachine:
             data=tuple(sorted(data)),
             secrets=secrets,
             streams=True,
+            errands=True,
         )
         self._engines = engines
         if engines is None or not engines.programs:

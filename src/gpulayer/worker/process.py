@@ -18,6 +18,7 @@ from gpulayer.worker.artifact_cache import ArtifactCache
 from gpulayer.worker.channel import WorkerChannel
 from gpulayer.worker.driver import Driver
 from gpulayer.worker.environments.store import Environments
+from gpulayer.worker.errands import Errands
 from gpulayer.worker.events import CapabilitiesChanged
 from gpulayer.worker.images.engine import Engines
 from gpulayer.worker.images.store import Images
@@ -90,6 +91,7 @@ class Worker:
         self._streams = Streams(
             lambda stream: channel.join_stream(stream), self._visit, clock, outside.on_error
         )
+        self._errands = Errands(outside.tasks, self._environments, self._cache, self._held)
 
     def start(self) -> bool:
         """False: another worker of this home is alive, and nothing was started."""
@@ -155,7 +157,11 @@ class Worker:
             probe=self._machine.probe,
             on_error=self._outside.on_error,
             join_stream=self._streams.begin,
+            do_errand=self._errands.do,
         )
+
+    def _held(self) -> frozenset[str]:
+        return frozenset() if self._driver is None else self._driver.held()
 
     def _visit(self) -> frames.Connection:
         """A connection of its own to the supervisor, for one stream."""

@@ -12,13 +12,14 @@ from typing import Any
 
 from gpulayer.contracts.messages import (
     Acquire,
+    Errand,
     Held,
     Register,
     Registered,
     Report,
     TaskReport,
 )
-from gpulayer.worker.instructions import SendAcquire, SendRegister, SendReport
+from gpulayer.worker.instructions import DoErrand, SendAcquire, SendRegister, SendReport
 
 MARGIN_PART = 1 / 6
 """Of a lease: so long before its end a task is ended that the plane may then give out again."""
@@ -98,6 +99,9 @@ class Session:
         self.acquire_sent = now
         message = Acquire(self._identity[0], self._incarnation, self.park, self._acquire)
         return SendAcquire(self.number, self._acquire, message)
+
+    def errands(self, errands: tuple[Errand, ...]) -> list[DoErrand]:
+        return [DoErrand(errand, self._identity[0], self._incarnation) for errand in errands]
 
     def asked(self, number: int) -> bool:
         """Whether this is the answer awaited; an answer counts once, and only the newest."""

@@ -28,6 +28,7 @@ enrol           anyone+none viewer+none submitter+none operator+none admin+none 
 plane.look      viewer+none submitter+none operator+none admin+none
 plane.gc        admin+none
 plane.stop
+environment.remove operator+none admin+none
 job.submit      submitter+none operator+none admin+none
 job.look        viewer+own,ended,other submitter+own,ended,other operator+own,ended,other
                 admin+own,ended,other worker+own

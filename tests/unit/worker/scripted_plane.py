@@ -16,6 +16,8 @@ from gpulayer.contracts.messages import (
     Acquired,
     Assignment,
     Cancel,
+    Errand,
+    ErrandDone,
     Exit,
     Register,
     Registered,
@@ -59,6 +61,8 @@ class ScriptedPlane:
         self.cut_off: set[str] = set()
         """Artifacts at which the connection breaks."""
         self.asked: list[str] = []
+        self.answers: list[ErrandDone] = []
+        self._errands: list[Errand] = []
 
     # --- the test's side --------------------------------------------------------------------
 
@@ -88,6 +92,11 @@ class ScriptedPlane:
         with self._changed:
             self.artifacts[digest] = data
             self.cut_off.discard(digest)
+
+    def ask(self, errand: Errand) -> None:
+        with self._changed:
+            self._errands.append(errand)
+            self._changed.notify_all()
 
     def leave(self) -> None:
         with self._changed:
@@ -139,14 +148,18 @@ class ScriptedPlane:
     def acquire(self, message: Acquire) -> Acquired:
         with self._here():
             self._changed.wait_for(
-                lambda: self._assign or self._cancel or self._leave or self._gone, WAIT
+                lambda: self._assign or self._cancel or self._errands or self._leave or self._gone,
+                WAIT,
             )
             if self._gone:
                 raise ConnectionResetError
             given = Acquired(
-                assignments=tuple(self._assign), cancel=tuple(self._cancel), leave=self._leave
+                assignments=tuple(self._assign),
+                cancel=tuple(self._cancel),
+                leave=self._leave,
+                errands=tuple(self._errands),
             )
-            self._assign, self._cancel = [], []
+            self._assign, self._cancel, self._errands = [], [], []
             return given
 
     def append_log(self, task_id: str, fence: int, offset: int, data: bytes) -> int:
@@ -157,6 +170,11 @@ class ScriptedPlane:
                 log += data[len(log) - offset :]
             self._changed.notify_all()
             return len(log)
+
+    def errand_done(self, message: ErrandDone) -> None:
+        with self._here():
+            self.answers.append(message)
+            self._changed.notify_all()
 
     def put_artifact(self, path: str) -> str:
         data = Path(path).read_bytes()

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from gpulayer.clock import SystemClock, SystemIds
+from gpulayer.contracts.messages import Errand
 from gpulayer.runtime import segments
 from gpulayer.worker.lock import WorkerLock
 from gpulayer.worker.process import Outside, Worker
@@ -307,3 +308,21 @@ def test_stopping_ends_every_thread(bench: Bench) -> None:
     bench.worker.stop()
     ours = ("gpulayer-supervisor", "gpulayer-reports", "gpulayer-acquires", "gpulayer-logs")
     assert [t.name for t in threading.enumerate() if t.name.startswith(ours)] == []
+
+
+def test_an_errand_is_done_beside_the_tasks_and_answered(bench: Bench) -> None:
+    task = bench.sh("echo ready; exec sleep 1000")
+    bench.plane.until(lambda: bench.plane.tasks[task].log)
+    bench.plane.ask(Errand("e1", "caches"))
+    (done,) = bench.plane.until(lambda: bench.plane.answers)
+    assert (done.errand_id, done.why) == ("e1", "")
+    assert done.answer == {
+        "environments": [],
+        "artifacts": {"count": 0, "bytes": 0},
+        "workspaces": {"count": 0, "bytes": 0},
+    }
+    bench.plane.ask(Errand("e2", "dance"))
+    bench.plane.until(lambda: len(bench.plane.answers) == 2)
+    assert "dance" in bench.plane.answers[1].why
+    bench.plane.cancel(task, "kill")
+    bench.plane.ended(task)

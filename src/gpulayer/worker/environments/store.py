@@ -24,6 +24,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from gpulayer.artifacts.syncing import flush_tree
 from gpulayer.clock import Clock
@@ -143,6 +144,17 @@ class Environments:
                 gone.append(key)
         return gone
 
+    def listed(self) -> list[dict[str, Any]]:
+        """Each that is whole, the last used first: what it was made from, and the tasks that use
+        it."""
+        users = self.users()
+        found = [
+            {"key": key, **facts, "used_by": users.get(key, [])}
+            for key in self._keys()
+            if (facts := self._facts(key)) is not None
+        ]
+        return sorted(found, key=lambda one: (-one["used_at"], one["key"]))
+
     def remove(self, key: str) -> bool:
         """False: a task uses it, or it is being made."""
         with self._locked(key, fcntl.LOCK_EX) as is_ours:
@@ -215,11 +227,16 @@ class Environments:
 
     def _mark(self, key: str) -> tuple[float, int] | None:
         """When it was last used, and its bytes; None: it is not whole."""
+        facts = self._facts(key)
+        return None if facts is None else (facts["used_at"], facts["bytes"])
+
+    def _facts(self, key: str) -> dict[str, Any] | None:
         path = os.path.join(self._at(key), _MARK)
         try:
             with open(path, encoding="ascii") as file:
-                return os.stat(file.fileno()).st_mtime, int(json.load(file)["bytes"])
-        except (OSError, ValueError, KeyError):
+                facts, used_at = json.load(file), os.stat(file.fileno()).st_mtime
+            return {**facts, "bytes": int(facts["bytes"]), "used_at": used_at}
+        except (OSError, ValueError, KeyError, TypeError):
             return None
 
     def _keys(self) -> Iterator[str]:

@@ -15,11 +15,7 @@ def sweep(folder: str, known: Container[str], now: float, most_bytes: int | None
     """Remove the folders of tasks that are not `known`; how many. One whose workspace holds
     something goes once it is old, or all of them hold more than `most_bytes`, for which every file
     is looked at. A task is known before its folder is made."""
-    try:
-        with os.scandir(folder) as entries:
-            found = [e for e in entries if _is_of_a_task(e) and e.name not in known]
-    except FileNotFoundError:
-        return 0  # the home was deleted
+    found = ended(folder, known)
     kept: list[os.DirEntry[str]] = []
     doomed: list[os.DirEntry[str]] = []
     for entry in found:
@@ -33,6 +29,15 @@ def sweep(folder: str, known: Container[str], now: float, most_bytes: int | None
     for entry in doomed:
         workspace.remove(entry.path)
     return len(doomed)
+
+
+def ended(folder: str, known: Container[str]) -> list[os.DirEntry[str]]:
+    """The folders of tasks that have ended: of what they left."""
+    try:
+        with os.scandir(folder) as entries:
+            return [e for e in entries if _is_of_a_task(e) and e.name not in known]
+    except FileNotFoundError:
+        return []  # the home was deleted
 
 
 def _is_of_a_task(entry: os.DirEntry[str]) -> bool:
