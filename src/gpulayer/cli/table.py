@@ -57,7 +57,7 @@ VERBS: tuple[Verb, ...] = (
     Verb("invite", "Machines", "Let another machine or person in.", "invite"),
     Verb("worker", "Machines", "Drain, resume, label or revoke a worker.", "worker"),
     Verb("token", "Machines", "Create, list or revoke tokens.", "token", rare=True),
-    Verb("env", "Machines", "Prepare, list or remove environments of jobs.", "env"),
+    Verb("env", "Machines", "Prepare, list or remove environments of jobs.", "env", rare=True),
     Verb("stop", "Care", "End the local plane.", "stop"),
     Verb("gc", "Care", "Remove what no job needs.", "gc"),
     Verb("doctor", "Care", "Check this installation and list its processes.", "doctor"),

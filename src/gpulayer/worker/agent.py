@@ -47,8 +47,7 @@ class Agent:
         self._capabilities = capabilities
         self._capabilities_told = True
         self._refusals = Refusals()
-        self._has_leases = False
-        """The supervisor was told of some."""
+        self._has_leases = False  # the supervisor was told of some
         self._listed = False
         """A supervisor has said once what it has, so the inventory is whole."""
         self._supervised = False
@@ -175,10 +174,11 @@ class Agent:
             return []
         self._leaving = self._leaving or reply.leave
         self._given((*reply.assignments, *reply.retract), self._session.acquire_sent, now)
-        for slot in filter(None, (self.slots.get(given.task_id) for given in reply.retract)):
+        for slot in filter(None, (self.slots.get(one.task_id) for one in reply.retract)):
             self.slots.retract(slot)
         beside = [*map(say.JoinStream, reply.streams), *self._session.errands(reply.errands)]
-        return self._orders(reply.cancel) + [say.Probe(reply.probe)] * bool(reply.probe) + beside
+        probe = (say.Probe(reply.probe),) if reply.probe else ()
+        return [*self._orders(reply.cancel), *probe, *beside]
 
     def _given(self, assignments: tuple[Assignment, ...], sent: float, now: float) -> None:
         sent = min(sent, self._last_heard)  # an acquire alone does not renew a lease
