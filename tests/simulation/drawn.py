@@ -10,8 +10,15 @@ TORCH = Interpreter("/usr/bin/python3", "3.12.7", frameworks={"torch": "2.13.0"}
 
 
 def draw_plan(engine: Engine) -> Plan:
+    return _drawn(engine, (0.0, 0.01, 2.0, 10.0, 60.0, 60.0))
+
+
+def draw_short_plan(engine: Engine) -> Plan:
+    return _drawn(engine, (0.0, 0.01, 0.1, 2.0, 20.0))
+
+
+def _drawn(engine: Engine, means: tuple[float, ...]) -> Plan:
     rng = engine.rng
-    means = (0.0, 0.01, 2.0, 10.0, 60.0, 60.0)
     seconds = engine.soon(rng.choice(means))
     prints = tuple(
         (rng.uniform(0, seconds), rng.choice((10, 10, 200, 50_000)))
@@ -27,5 +34,13 @@ def draw_capabilities(engine: Engine, name: str) -> WorkerCapabilities:
     )
     cores = engine.rng.choice((1.0, 2.0, 4.0))
     return WorkerCapabilities(
-        name, "linux", "x86_64", cores, 16.0, 100.0, gpus=gpus, interpreters=(TORCH,)
+        name,
+        "linux",
+        "x86_64",
+        cores,
+        16.0,
+        100.0,
+        gpus=gpus,
+        interpreters=(TORCH,),
+        takes_ahead=engine.chance(0.8),
     )

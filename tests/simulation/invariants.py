@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from gpulayer.contracts.records import Job, Task
+from gpulayer.contracts.records import AHEAD_PHASES, Job, Task
 from gpulayer.contracts.states import (
     LIVE_TASK_STATES,
     TERMINAL_JOB_STATES,
@@ -200,11 +200,20 @@ class Invariants:
 
     def _fits(self, live: list[Task]) -> None:
         for name, room in {w.worker_id: w.capabilities for w in self._workers}.items():
-            mine = [task for task in live if task.worker_id == name]
+            mine = [t for t in live if t.worker_id == name and self._holds(t)]
             cores = sum(task.cpu_cores for task in mine)
             _hold(cores <= room.cpu_cores + 1e-9, f"{name} has {cores} cores given out")
             gpus = Counter(gpu for task in mine for gpu in task.gpus)
             _hold(all(n == 1 for n in gpus.values()), f"a GPU was given twice: {gpus}")
+
+    def _holds(self, task: Task) -> bool:
+        """Not what was sent ahead, and not what has ended there, or will never begin: another may
+        have followed it before that is told."""
+        is_dead = task.id in self._physics.started and task.id not in self._physics.alive
+        agents = [w.agent for w in self._workers if w.worker_id == task.worker_id and w.agent]
+        slots = [slot for agent in agents if (slot := agent.slots.get(task.id)) is not None]
+        is_over = is_dead or any(slot.phase == "exited" for slot in slots)
+        return task.phase not in AHEAD_PHASES and not is_over
 
     def _log(self, task: Task) -> None:
         here = bytes(self._host.logs.segments.get(task.id, b""))

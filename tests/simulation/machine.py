@@ -69,15 +69,16 @@ class Physics:
         """Machine -> when it was last suspended until."""
         self._waiting: dict[str, Callable[[], None]] = {}
         """Nodes of gangs that are not whole yet: task id -> what begins the work."""
-        self._started: set[str] = set()
+        self.started: set[str] = set()
+        """Task ids, of whatever has been born."""
         self.runs: dict[tuple[str, int], int] = {}
         """(job, index) -> how many processes there have been."""
 
     def born(self, process: Process, work: Callable[[], None]) -> None:
         """`work` begins what it is there for: at once, or for a node once its gang is whole."""
-        if process.task_id in self._started:
+        if process.task_id in self.started:
             raise Broken(f"{process.task_id} was started twice")
-        self._started.add(process.task_id)
+        self.started.add(process.task_id)
         for other in self.alive.values():
             is_twin = other.worker_id == process.worker_id and other.machine != process.machine
             if is_twin and other.again and self._is_sure(other):

@@ -19,7 +19,8 @@ from tests.simulation.engine import Engine, EngineClock, EngineIds
 from tests.simulation.machine import Broken
 from tests.simulation.network import Answer, Execute
 
-SETTINGS = Settings(settle_seconds=2.0)
+SETTINGS = Settings(settle_seconds=2.0, ahead_seconds=100.0)
+"""Jobs are sent ahead of long tasks too, so that being asked back is common."""
 
 
 class PlaneDied(BaseException):

@@ -21,7 +21,8 @@ from gpulayer.control_plane.submission import Submission
 from gpulayer.worker import events as heard, instructions as say
 from gpulayer.worker.agent import Agent
 from gpulayer.worker.session import Session
-from gpulayer.worker.slots import Slot, Slots
+from gpulayer.worker.slot import Slot
+from gpulayer.worker.slots import Slots
 from tests.simulation.seams import (
     CUTS_ALONE,
     CUTS_OFTEN,

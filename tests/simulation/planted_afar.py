@@ -12,7 +12,8 @@ from gpulayer.contracts.states import Reason, TaskState
 from gpulayer.control_plane.plane import ControlPlane
 from gpulayer.worker import instructions as say
 from gpulayer.worker.agent import Agent
-from gpulayer.worker.slots import Slot, Slots
+from gpulayer.worker.slot import Slot
+from gpulayer.worker.slots import Slots
 from tests.simulation.seams import (
     CUTS_ALONE,
     CUTS_OFTEN,

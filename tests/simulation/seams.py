@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpulayer.control_plane.plane import ControlPlane
+from gpulayer.worker.agent import Agent
 from tests.simulation.faults import Faults
 from tests.simulation.world import Parts
 
@@ -21,7 +22,7 @@ class Bug:
     @property
     def without(self) -> Parts:
         """The same world with nothing planted."""
-        return Parts(faults=self.parts.faults, workers=self.parts.workers, saves=self.parts.saves)
+        return dataclasses.replace(self.parts, plane=ControlPlane, agent=Agent)
 
 
 class PlaneWithItsStore(ControlPlane):

@@ -12,7 +12,7 @@ from gpulayer.contracts.states import Reason, TaskState
 from gpulayer.errors import GPULayerError
 from gpulayer.worker import events as heard, instructions as say
 from gpulayer.worker.agent import Agent
-from gpulayer.worker.slots import note_of
+from gpulayer.worker.slot import note_of
 from gpulayer.worker.steps import ending
 from tests.simulation.drawn import draw_capabilities, draw_plan
 from tests.simulation.engine import Engine, EngineClock, EngineIds, Share, Timer
@@ -264,19 +264,28 @@ class Worker:
         }
         plan, ask = self.plan(self._engine), self._asker()
 
-        def start(supervisor: Supervisor) -> None:
+        def start(supervisor: Supervisor, until: float) -> None:
+            if self.clock.boottime() >= until:
+                self._share.after(LOCAL, self._mine(too_late))
+                return
             supervisor.start(task, plan)
             supervisor.tail(task_id, 0, self._read(task_id))
             where = place if assignment.rank == 0 else None
             started = heard.TaskStarted(task_id, number, self.clock.now(), where)
             self._share.after(LOCAL, self._mine(lambda: self.tell(started)))
 
+        def too_late() -> None:
+            self.tell(heard.Tick())
+            self.tell(heard.TaskRefused(task_id, number, Exit("failed", "preparation")))
+
         def begin() -> None:
+            assert self.agent is not None
+            until = self.agent.starts_by(task_id, number) or 0.0
             if self._engine.chance(self._network.faults.refused_starts):
                 refused = Exit(TaskState.FAILED, Reason.NOT_FOUND, "not there", exit_code=127)
                 self.tell(heard.TaskRefused(task_id, number, refused))
             else:
-                ask(start)
+                ask(lambda supervisor: start(supervisor, until))
 
         return begin
 

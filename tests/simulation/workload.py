@@ -29,6 +29,7 @@ class Clients:
     """Of a gang, so that there can be room for it."""
     saves: bool = False
     """Every second job has a checkpoint."""
+    crowded: bool = False
     accepted: dict[str, str] = field(default_factory=dict)
     asked: dict[str, dict[str, Any]] = field(default_factory=dict)
     """key -> spec"""
@@ -117,6 +118,8 @@ class Clients:
 
     def _spec(self, number: int) -> dict[str, Any]:
         rng = self.engine.rng
+        if self.crowded:
+            return self._small(number)
         spec: dict[str, Any] = {
             "name": f"job{number}",
             "workload": {"kind": "command", "command": ["work", str(number)]},
@@ -142,6 +145,16 @@ class Clients:
         if rng.random() < 0.2:
             spec["timeout_seconds"] = rng.choice((0.5, 5.0, 20.0))
         return spec
+
+    def _small(self, number: int) -> dict[str, Any]:
+        rng = self.engine.rng
+        return {
+            "name": f"job{number}",
+            "workload": {"kind": "command", "command": ["work", str(number)]},
+            "priority": rng.choice((0, 0, 0, 0, 1)),
+            "resources": {"cpu_cores": rng.choice((1.0, 1.0, 1.0, 0.5))},
+            "retry": {"max_attempts": rng.choice((1, 2))},
+        }
 
 
 def _text(value: Any) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 
 from gpulayer.control_plane.plane import ControlPlane
 from gpulayer.worker.agent import Agent
+from tests.simulation.drawn import draw_plan, draw_short_plan
 from tests.simulation.engine import Engine
 from tests.simulation.faults import NONE, Faults
 from tests.simulation.invariants import Invariants
@@ -36,6 +37,8 @@ class Parts:
     """How many there may be; one is drawn."""
     saves: bool = False
     """Every second job has a checkpoint."""
+    crowded: bool = False
+    """Many jobs of few sizes at once, so that some are sent ahead of their room all the time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,18 +85,23 @@ class World:
         self.host = PlaneHost(engine, folder, lambda: self.network.hang_up(), parts.plane)
         self.network = Network(engine, self.host)
         self.network.faults = self.faults
+        plan = draw_short_plan if parts.crowded else draw_plan
         names = [f"w{number}" for number in range(rng.choice(parts.workers))]
         self.workers = [
-            Worker(name, engine, self.network, self.host, self.physics, parts.agent)
+            Worker(name, engine, self.network, self.host, self.physics, parts.agent, plan)
             for name in names
         ]
         gpus = any(len(worker.capabilities.gpus or ()) == 2 for worker in self.workers)
         nodes = min(len(names), 3)
-        self.clients = Clients(engine, self.network, self.host, gpus, nodes, parts.saves)
+        kinds = (parts.saves, parts.crowded)
+        self.clients = Clients(engine, self.network, self.host, gpus, nodes, *kinds)
         self.invariants = Invariants(engine, self.host, self.clients, self.workers, self.physics)
 
     def play(self) -> None:
-        self.clients.plan(self.engine.rng.randrange(4, 14), CHAOS_SECONDS * 0.8)
+        if self._parts.crowded:
+            self.clients.plan(self.engine.rng.randrange(20, 50), CHAOS_SECONDS * 0.3)
+        else:
+            self.clients.plan(self.engine.rng.randrange(4, 14), CHAOS_SECONDS * 0.8)
         self._plan_faults()
         self.engine.run(CHAOS_SECONDS, after_each=self.invariants.look)
         self._heal()

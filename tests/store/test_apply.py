@@ -356,3 +356,15 @@ def test_nothing_is_written_about_a_job_that_is_not_there(store: Store):
     ):
         with pytest.raises(GPULayerError, match="FOREIGN KEY"):
             apply(store, changes)
+
+
+def test_what_was_sent_ahead_is_told_by_priority_then_by_age_until_it_begins(store: Store):
+    phases = {"a": "ahead", "b": "assigned", "c": "recalled", "d": "ahead"}
+    for name, phase in phases.items():
+        submit(store, a_job(name, priority=5 if name == "d" else 0))
+        task = place(store, name, worker_id="lab-1")
+        update = TaskUpdate(task.id, TaskState.ASSIGNED, {"phase": phase})
+        assert apply(store, Changes(task_updates=(update,)))
+    with store.read() as reader:
+        told = [(one.job_id, one.worker_id, one.is_recalled) for one in reader.sent_ahead()]
+    assert told == [("d", "lab-1", False), ("a", "lab-1", False), ("c", "lab-1", True)]

@@ -55,6 +55,7 @@ def a_worker(
     allocations: Iterable[Allocation] = (),
     draining: bool = False,
     offline: bool = False,
+    ahead: int = 0,
     hourly_cost: float | None = None,
     currency: str = "USD",
     **facts: Any,
@@ -79,6 +80,7 @@ def a_worker(
         allocations=tuple(allocations),
         draining=draining,
         offline=offline,
+        ahead=ahead,
         hourly_cost=hourly_cost,
         currency=currency,
     )

@@ -61,6 +61,7 @@ def workers(draw: st.DrawFn, name: str) -> WorkerView:
         allocations=held,
         draining=draw(st.integers(0, 9)) == 0,
         offline=draw(st.integers(0, 9)) == 0,
+        ahead=draw(st.sampled_from((0, 0, 1, 5))),
         hourly_cost=draw(st.sampled_from([None, 1.0, 3.0])),
         cpu_cores=cores,
         memory_gb=memory,

@@ -97,6 +97,8 @@ class WorkerCapabilities:
     """Why nothing does, for people."""
     errands: bool = False
     """Whether it does what a plane asks besides tasks (`messages.Errand`)."""
+    takes_ahead: bool = False
+    """Whether it keeps a task that is sent ahead of its room until it may begin."""
     address: str | None = None
     """Its own IP address on the way to the plane. None: the plane's own machine."""
     streams: bool = False

@@ -82,6 +82,20 @@ class Pending:
 
 
 @dataclass(frozen=True, slots=True)
+class Sent:
+    """A job whose task was sent ahead and has not begun."""
+
+    task_id: str
+    job_id: str
+    worker_id: WorkerId
+    shape_id: ShapeId
+    priority: int
+    cpu_cores: float
+    memory_gb: float
+    is_recalled: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Allocation:
     """What one live task holds on a worker."""
 
@@ -105,6 +119,8 @@ class WorkerView:
     allocations: tuple[Allocation, ...] = ()
     draining: bool = False
     offline: bool = False
+    ahead: int = 0
+    """How many more tasks may be sent ahead of its room."""
     hourly_cost: float | None = None
     currency: str = "USD"
 
@@ -162,6 +178,8 @@ class Placement:
     cpu_cores: float
     memory_gb: float
     gpus: tuple[str, ...]
+    ahead: bool = False
+    """It holds nothing yet: it begins when a task of the same size ends on that worker."""
 
 
 class Outcome(StrEnum):

@@ -54,6 +54,8 @@ class Held(Message):
     fence: int
     phase: str
     """`staging`, `running`, `exited` (reported, not yet forgotten)."""
+    ahead: bool = False
+    """It was sent ahead and has had no room."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +106,9 @@ class Assignment(Message):
     envelope_id: str | None = None
     gpus: tuple[str, ...] = ()
     timeout_seconds: float | None = None
+    ahead: bool = False
+    """Begin it when a task of the same size ends whose end was not told yet, or when this very
+    assignment comes without the word."""
     gang: Mapping[str, Any] | None = None
     """Of a node of several: {id, nodes: [{worker_id, name, address}], rendezvous}. `rendezvous` is
     what node 0's worker has published for this attempt: {address, port, token}."""

@@ -73,6 +73,8 @@ class Task:
     reason: Reason
     message: str = ""
     phase: str = "assigned"
+    """Of an assigned one: `ahead` or `recalled` (it holds nothing yet), `assigned`, then what its
+    worker says."""
     cpu_cores: float = 1.0
     memory_gb: float = 0.0
     gpus: tuple[str, ...] = ()
@@ -90,6 +92,10 @@ class Task:
     """A `messages.Preparation` as JSON, where there was something to prepare."""
     ending: Mapping[str, Any] | None = None
     """Of an ended node of a gang: what the job's end needs of it, once all have ended."""
+
+
+AHEAD_PHASES = frozenset({"ahead", "recalled"})
+"""Of a task that holds nothing yet: it was sent along before there was room, or is asked back."""
 
 
 @dataclass(frozen=True, slots=True)

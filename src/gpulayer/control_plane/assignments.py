@@ -17,7 +17,7 @@ from concurrent.futures import Future
 from gpulayer.contracts.changes import Changes, TaskUpdate
 from gpulayer.contracts.ids import TaskId
 from gpulayer.contracts.messages import Acquire, Acquired, Assignment
-from gpulayer.contracts.records import Task
+from gpulayer.contracts.records import AHEAD_PHASES, Task
 from gpulayer.contracts.states import LIVE_TASK_STATES, TaskState
 from gpulayer.control_plane.errands import Errands
 from gpulayer.control_plane.lifecycle import gangs
@@ -87,15 +87,12 @@ class Assignments:
         with self._ports.store.read() as reader:
             live = reader.live_tasks(worker_id=session.worker.id)
             orders = cancels(reader, session.worker.id)
-            # A worker that drains gives back what it has not begun; nothing is new to it.
-            drains = session.worker.draining
-            verb = "retract" if drains else "run"
-            new = [t for t in live if t.state is TaskState.ASSIGNED]
-            new = [t for t in new if drains or t.id not in session.kept]
+            told = [(_verb(session, t), t) for t in live if t.state is TaskState.ASSIGNED]
             ready = [
                 ((verb, task.id), given)
-                for task in new
-                if (given := self._assignment(reader, task, drains)) is not None
+                for verb, task in told
+                if verb is not None
+                and (given := self._assignment(reader, task, verb == "retract")) is not None
             ]
         # Not while reading: a report holds the session's lock when it asks the store.
         wanted: list[tuple[str, str]] = [key for key, _ in ready]
@@ -106,10 +103,10 @@ class Assignments:
         errands = self._errands.of(session.worker.id) if session.capabilities.errands else []
         wanted += [("errand", errand.id) for errand in errands]
         due = session.hand_out(wanted, now, self._ports.settings.redeliver_seconds)
-        work = tuple(work for key, work in ready if key in due)
+        work = [(verb, work) for (verb, task_id), work in ready if (verb, task_id) in due]
         return Acquired(
-            assignments=() if drains else work,
-            retract=work if drains else (),
+            assignments=tuple(given for verb, given in work if verb != "retract"),
+            retract=tuple(given for verb, given in work if verb == "retract"),
             cancel=tuple(order for order in orders if (order.mode, order.task_id) in due),
             probe=tuple(sorted(path for path in session.unprobed if ("probe", path) in due)),
             streams=tuple(order for order in streams if ("stream", order.stream) in due),
@@ -145,6 +142,15 @@ class Assignments:
             return size
 
         return self._ports.write(note)
+
+
+def _verb(session: Session, task: Task) -> str | None:
+    """What its worker is to be told of an assigned task. None: it knows."""
+    if session.worker.draining or task.phase == "recalled":
+        return "retract"  # unless it has begun it
+    if task.id not in session.kept:
+        return "run"
+    return "begin" if task.id in session.waits and task.phase not in AHEAD_PHASES else None
 
 
 def _task_of(reader: Reader, task_id: str, fence: int) -> Task:

@@ -12,33 +12,30 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from threading import Lock
 from typing import TypeVar
 
 from gpulayer.contracts.decision import (
-    Allocation,
     Decision,
     Outcome,
-    Pending,
+    Sent,
     Shape,
-    Snapshot,
-    WorkerView,
 )
-from gpulayer.contracts.ids import JobId, ShapeId, WorkerId
+from gpulayer.contracts.ids import JobId, ShapeId, TaskId, WorkerId
 from gpulayer.contracts.messages import Assignment
-from gpulayer.contracts.records import Task
-from gpulayer.contracts.states import LIVE_TASK_STATES
 from gpulayer.control_plane.election import Election
 from gpulayer.control_plane.lifecycle import jobs as rules
 from gpulayer.control_plane.meters import Meters
 from gpulayer.control_plane.orders import assignment, is_ready
-from gpulayer.control_plane.ports import Ports, Reader, Tx, after, then
-from gpulayer.control_plane.scheduler.place import place
+from gpulayer.control_plane.ports import Ports, Tx, after, commit, then
+from gpulayer.control_plane.scheduler import ahead
+from gpulayer.control_plane.scheduler.place import Pass as SchedulingPass
 from gpulayer.control_plane.scheduler.replay import as_seen
-from gpulayer.control_plane.sessions import Session, Sessions
+from gpulayer.control_plane.sessions import Sessions
+from gpulayer.control_plane.snapshots import Snapshots
 from gpulayer.control_plane.wakeups import ANY_JOB, QUEUE, job_topic, worker_topic
 
 T = TypeVar("T")
@@ -77,9 +74,15 @@ class Dispatcher:
     """Thread-safe. Asking for a pass while one is queued costs nothing."""
 
     def __init__(
-        self, ports: Ports, sessions: Sessions, election: Election, meters: Meters
+        self,
+        ports: Ports,
+        sessions: Sessions,
+        snapshots: Snapshots,
+        election: Election,
+        meters: Meters,
     ) -> None:
         self._ports = ports
+        self._snapshots = snapshots
         self._meters = meters
         self._sessions = sessions
         self._election = election
@@ -90,6 +93,8 @@ class Dispatcher:
         """By the newest pass. A queue that waits for the same reason has nothing to write down."""
         self._moved = 0
         """By the newest pass."""
+        self._may_be_ahead = True
+        """Some task may be on its way that holds nothing yet."""
 
     def request(self) -> None:
         """See to it that a pass begins after now. What was committed before now is in it."""
@@ -135,26 +140,6 @@ class Dispatcher:
         if self._election.is_elected:
             self.request()
 
-    def views(self, reader: Reader) -> list[WorkerView]:
-        """Every worker that this plane, or one beside it, has met, with what its tasks hold."""
-        self._sessions.learn(reader, self._ports.clock)
-        now = self._ports.clock.monotonic()
-        live: dict[WorkerId, list[Task]] = {}
-        for task in reader.live_tasks():
-            live.setdefault(task.worker_id, []).append(task)
-        lenders = reader.lenders()
-        return [
-            self._view(reader, session, live.get(session.worker.id, []), lenders, now)
-            for session in self._sessions.all()
-        ]
-
-    def snapshot(
-        self, reader: Reader, queue: tuple[Pending, ...], shapes: dict[ShapeId, Shape]
-    ) -> Snapshot:
-        """Everything that `place` looks at."""
-        workers = tuple(self.views(reader))
-        return Snapshot(shapes, queue, workers, {"fleet_settled": self._is_settled(workers)})
-
     def _asked(self, tx: Tx) -> Pass:
         with self._lock:
             self._is_queued = False
@@ -172,16 +157,24 @@ class Dispatcher:
         # A pass that finds room for all that it looks at is followed by a longer one.
         heads = min(self._ports.settings.pass_jobs, max(_HEADS, 2 * self._moved))
         queue = tuple(tx.ready_heads(now, heads))
-        if not queue:
+        sent = tx.sent_ahead() if self._may_be_ahead else []
+        self._may_be_ahead = bool(sent)
+        if not queue and not sent:
             return _IDLE
-        shapes = {shape_id: self._shape(tx, shape_id) for shape_id in {p.shape_id for p in queue}}
-        snapshot = self.snapshot(tx, queue, shapes)
+        asked = {pending.shape_id for pending in queue} | {one.shape_id for one in sent}
+        shapes = {shape_id: self._shape(tx, shape_id) for shape_id in asked}
         given: dict[WorkerId, list[Assignment]] = {}
         topics: set[str] = set()
+        workers = self._snapshots.views(tx)
+        begun = ahead.to_begin(workers, sent)
+        for one in begun:
+            given.setdefault(one.worker_id, []).append(self._begun(tx, one))
+        snapshot = self._snapshots.of(queue, shapes, ahead.with_begun(workers, begun))
         said: dict[ShapeId, tuple[object, ...]] = {}
         moved, waited = 0, list[float]()
         # A queued job is answered with its shape's newest decision: those that wait come last.
-        decisions = as_seen(snapshot, place(snapshot))
+        scheduled = SchedulingPass(snapshot)
+        decisions = as_seen(snapshot, tuple(scheduled.run()))
         for decision, seen in sorted(decisions, key=lambda d: d[0].outcome is Outcome.WAITING):
             tasks = self._carry_out(tx, decision, now, waited)
             if tasks is None:
@@ -194,10 +187,22 @@ class Dispatcher:
                 for worker_id, work in tasks:
                     given.setdefault(worker_id, []).append(work)
             tx.put_decision(decision, at=now, inputs={"snapshot": seen})
+        for one in scheduled.to_recall([one for one in sent if one not in begun]):
+            commit(tx, rules.recalled(TaskId(one.task_id)))
+            topics.add(worker_topic(one.worker_id))
         topics |= self._ask_about(shapes[shape_id].interpreter for shape_id in said)
         looked_at = Counter(pending.shape_id for pending in queue)
+        self._may_be_ahead |= any(work.ahead for works in given.values() for work in works)
         has_more = any(n >= heads and shape_id not in said for shape_id, n in looked_at.items())
         return Pass(moved, given, frozenset(topics), said, has_more, waited)
+
+    def _begun(self, tx: Tx, one: Sent) -> Assignment:
+        """There is room for it by now: the word for its worker."""
+        commit(tx, rules.begun(TaskId(one.task_id)))
+        job, task = tx.job(JobId(one.job_id)), tx.task(TaskId(one.task_id))
+        if job is None or task is None:
+            raise LookupError(f"live task {one.task_id} has no job")
+        return assignment(tx, job, task)
 
     def _ask_about(self, interpreters: Iterable[str | None]) -> set[str]:
         """Have the workers here look at the interpreters of waiting jobs that they do not know."""
@@ -257,54 +262,9 @@ class Dispatcher:
             self.request()
         return done
 
-    def _view(
-        self,
-        reader: Reader,
-        session: Session,
-        live: list[Task],
-        lenders: frozenset[JobId],
-        now: float,
-    ) -> WorkerView:
-        """A job that has submitted others most likely waits for them, so it lends them its cores:
-        else a few nested jobs would hold all cores and wait for each other for ever."""
-        held = [*live, *_leftovers(reader, session, live)]
-        worker, capabilities = session.worker, session.capabilities
-        return WorkerView(
-            worker_id=worker.id,
-            name=worker.name,
-            target=worker.target,
-            capabilities=capabilities,
-            allocations=tuple(
-                Allocation(
-                    t.id,
-                    t.job_id,
-                    0.0 if t.job_id in lenders else t.cpu_cores,
-                    t.memory_gb,
-                    t.gpus,
-                )
-                for t in held
-            ),
-            draining=worker.draining,
-            offline=not self._sessions.is_online(session, now),
-        )
-
-    def _is_settled(self, workers: tuple[WorkerView, ...]) -> bool:
-        """False while the first worker may still be on its way."""
-        since = self._ports.clock.monotonic() - self._sessions.started
-        return bool(workers) or since >= self._ports.settings.settle_seconds
-
 
 def _told_if_failed(done: Future[Pass]) -> None:
     """Nobody waits for a pass that was only asked for; the next tick asks again."""
     error = done.exception()
     if error is not None:
         LOG.error("a scheduling pass failed: %s", error, exc_info=error)
-
-
-def _leftovers(reader: Reader, session: Session, live: list[Task]) -> Iterator[Task]:
-    """Tasks that are over for the plane while the worker still has their processes: until it
-    says that they are gone, what they held is not free."""
-    for task_id in session.held.difference(task.id for task in live):
-        task = reader.task(task_id)
-        if task is not None and task.state not in LIVE_TASK_STATES:
-            yield task

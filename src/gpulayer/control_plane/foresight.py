@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,19 +10,19 @@ from gpulayer.contracts.decision import Pending, StoredDecision
 from gpulayer.contracts.ids import JobId
 from gpulayer.contracts.jobspec import spec_to_json, validate_spec
 from gpulayer.control_plane import views
-from gpulayer.control_plane.dispatch import Dispatcher
 from gpulayer.control_plane.ports import Ports
 from gpulayer.control_plane.scheduler.place import place
 from gpulayer.control_plane.scheduler.shapes import shape_id, shape_of
+from gpulayer.control_plane.snapshots import Snapshots
 from gpulayer.control_plane.submission import fitted_origin, refuse_unbuilt
 
 
 class Foresight:
     """Thread-safe. Stores nothing."""
 
-    def __init__(self, ports: Ports, dispatcher: Dispatcher) -> None:
+    def __init__(self, ports: Ports, snapshots: Snapshots) -> None:
         self._ports = ports
-        self._dispatcher = dispatcher
+        self._snapshots = snapshots
 
     def plan(self, spec: Mapping[str, Any], origin: Mapping[str, Any]) -> dict[str, Any]:
         """Outcome, the check table, and what would run. As if the queue were empty: a job that
@@ -33,7 +34,9 @@ class Foresight:
         fails = valid.placement.on_unschedulable == "fail"
         pending = Pending(JobId("planned"), shape_id(shape), valid.priority, 0, fails)
         with self._ports.store.read() as reader:
-            snapshot = self._dispatcher.snapshot(reader, (pending,), {pending.shape_id: shape})
+            # Nothing is sent ahead: the answer is whether there is room now.
+            workers = (dataclasses.replace(v, ahead=0) for v in self._snapshots.views(reader))
+            snapshot = self._snapshots.of((pending,), {pending.shape_id: shape}, workers)
         decision = place(snapshot)[0]
         now = self._ports.clock.now()
         told = views.decision_json(StoredDecision(decision, 1, now, now, ()))

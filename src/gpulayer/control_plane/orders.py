@@ -7,7 +7,7 @@ from typing import Any
 
 from gpulayer.contracts.ids import WorkerId
 from gpulayer.contracts.messages import Assignment, Cancel
-from gpulayer.contracts.records import Job, Task
+from gpulayer.contracts.records import AHEAD_PHASES, Job, Task
 from gpulayer.control_plane.ports import Reader
 from gpulayer.control_plane.sessions import Sessions
 
@@ -39,6 +39,7 @@ def assignment(
         envelope_id=job.envelope_id,
         gpus=task.gpus,
         timeout_seconds=job.spec.get("timeout_seconds"),
+        ahead=task.phase in AHEAD_PHASES,
         gang=_gang(gang, sessions) if gang and sessions else None,
         checkpoints=tuple(
             {"attempt": one.attempt, "at": one.at, "size": one.size, "files": one.files}

@@ -40,6 +40,7 @@ from gpulayer.control_plane.registry import Registry
 from gpulayer.control_plane.reports import Reports
 from gpulayer.control_plane.sessions import Sessions
 from gpulayer.control_plane.settings import Settings
+from gpulayer.control_plane.snapshots import Snapshots
 from gpulayer.control_plane.streams import Streams
 from gpulayer.control_plane.submission import Submission, SubmissionDesk
 from gpulayer.control_plane.wakeups import QUEUE, Wakeups
@@ -69,7 +70,8 @@ class ControlPlane:
         self._election = Election(ports)
         envelopes = Envelopes()
         self._ports, self._meters = ports, Meters()
-        self._dispatcher = Dispatcher(ports, sessions, self._election, self._meters)
+        snapshots = Snapshots(ports, sessions)
+        self._dispatcher = Dispatcher(ports, sessions, snapshots, self._election, self._meters)
         dispatch: Callable[[], None] = self._dispatcher.request
         self._desk = SubmissionDesk(ports, envelopes, self._dispatcher)
         self._registry = Registry(ports, sessions, envelopes, dispatch)
@@ -79,8 +81,8 @@ class ControlPlane:
         self._assignments = Assignments(ports, sessions, self.streams, self._errands)
         self._reports = Reports(ports, sessions, envelopes, self._dispatcher)
         self._reconciler = Reconciler(ports, sessions, envelopes, dispatch, self._election)
-        self._queries = Queries(ports, sessions, self._dispatcher)
-        self._foresight = Foresight(ports, self._dispatcher)
+        self._queries = Queries(ports, sessions, snapshots)
+        self._foresight = Foresight(ports, snapshots)
         self._housekeeping = Housekeeping(ports)
         self._access = Access(ports, sessions, dispatch)
         self._enrolments = Enrolments(ports, self._access.changed)

@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeVar
 
 from gpulayer.clock import Clock, Ids
 from gpulayer.contracts.changes import Changes
-from gpulayer.contracts.decision import Decision, Pending, Shape, StoredDecision
+from gpulayer.contracts.decision import Decision, Pending, Sent, Shape, StoredDecision
 from gpulayer.contracts.ids import Digest, EnvelopeId, Fence, JobId, ShapeId, TaskId, WorkerId
 from gpulayer.contracts.messages import Assignment
 from gpulayer.contracts.principals import AuditEvent, Credential
@@ -67,6 +67,7 @@ class Reader(Protocol):
     def live_tasks(
         self, *, job_id: JobId | None = None, worker_id: WorkerId | None = None
     ) -> list[Task]: ...
+    def sent_ahead(self) -> list[Sent]: ...
     def cancelling(self, worker_id: WorkerId) -> list[tuple[TaskId, str, float]]: ...
     def worker(self, worker_id: WorkerId) -> Worker | None: ...
     def workers(self) -> list[Worker]: ...

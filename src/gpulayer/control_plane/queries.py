@@ -16,12 +16,12 @@ from gpulayer.contracts.states import (
     TaskState,
 )
 from gpulayer.control_plane import views
-from gpulayer.control_plane.dispatch import Dispatcher
 from gpulayer.control_plane.lifecycle import gangs
 from gpulayer.control_plane.lifecycle.jobs import log_removal
 from gpulayer.control_plane.ports import Ports, Reader
 from gpulayer.control_plane.selection import find_job
 from gpulayer.control_plane.sessions import Sessions
+from gpulayer.control_plane.snapshots import Snapshots
 from gpulayer.errors import NotFoundError, UsageError
 from gpulayer.runtime import segments
 
@@ -52,10 +52,10 @@ class LogPart(NamedTuple):
 class Queries:
     """Thread-safe."""
 
-    def __init__(self, ports: Ports, sessions: Sessions, dispatcher: Dispatcher) -> None:
+    def __init__(self, ports: Ports, sessions: Sessions, snapshots: Snapshots) -> None:
         self._ports = ports
         self._sessions = sessions
-        self._dispatcher = dispatcher
+        self._snapshots = snapshots
 
     def find(self, selector: str, session: str | None = None, owner: str | None = None) -> Job:
         """The row alone."""
@@ -163,7 +163,7 @@ class Queries:
 
     def workers(self) -> list[dict[str, Any]]:
         with self._ports.store.read() as reader:
-            seen = {view.worker_id: view for view in self._dispatcher.views(reader)}
+            seen = {view.worker_id: view for view in self._snapshots.views(reader)}
             return [views.worker_json(w, seen.get(w.id)) for w in reader.workers()]
 
     def worker_id(self, selector: str) -> str:

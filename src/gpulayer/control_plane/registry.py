@@ -23,7 +23,7 @@ from gpulayer.control_plane.labels import checked, with_granted
 from gpulayer.control_plane.lifecycle import succession
 from gpulayer.control_plane.lifecycle.tasks import lost
 from gpulayer.control_plane.ports import Ports, Tx, commit, then
-from gpulayer.control_plane.sessions import Session, Sessions
+from gpulayer.control_plane.sessions import Session, Sessions, waiting
 from gpulayer.control_plane.wakeups import worker_topic
 from gpulayer.errors import NotFoundError
 
@@ -174,7 +174,8 @@ class Registry:
             capabilities=WorkerCapabilities.from_json(worker.capabilities),
             heard=now,
             written=now,
-            held=frozenset(TaskId(h.task_id) for h in message.inventory if h.phase != "exited"),
+            held=frozenset(TaskId(h.task_id) for h in message.inventory),
+            waits=waiting(message.inventory),
             kept=frozenset(TaskId(h.task_id) for h in message.inventory),
             seq=message.seq,
             acquire=asked,
@@ -205,7 +206,7 @@ def _worker(tx: Tx, known: Worker | None, message: Register, plane: str, now: fl
         registered_at=now,
         seen_at=now,
         plane=plane,
-        held=tuple(sorted(h.task_id for h in message.inventory if h.phase != "exited")),
+        held=tuple(sorted(h.task_id for h in message.inventory)),
         place=message.place,
         replaced=replaced,
     )

@@ -19,7 +19,7 @@ from gpulayer.contracts.capabilities import WorkerCapabilities
 from gpulayer.contracts.changes import Changes, TaskUpdate
 from gpulayer.contracts.ids import TaskId
 from gpulayer.contracts.messages import Assignment, Held, Report, ReportReply, TaskReport
-from gpulayer.contracts.records import Task
+from gpulayer.contracts.records import AHEAD_PHASES, Task
 from gpulayer.contracts.states import LIVE_TASK_STATES, TERMINAL_TASK_STATES, Reason, TaskState
 from gpulayer.control_plane.arrivals import with_what_is_here
 from gpulayer.control_plane.endings import (
@@ -37,7 +37,7 @@ from gpulayer.control_plane.labels import with_granted
 from gpulayer.control_plane.lifecycle import tasks as rules
 from gpulayer.control_plane.orders import cancels
 from gpulayer.control_plane.ports import Places, Ports, Tx, commit, then
-from gpulayer.control_plane.sessions import Session, Sessions
+from gpulayer.control_plane.sessions import Session, Sessions, holds, waiting
 from gpulayer.control_plane.wakeups import job_topic, worker_topic
 from gpulayer.errors import UsageError
 
@@ -89,7 +89,7 @@ class Reports:
         now, heard = self._ports.clock.now(), self._ports.clock.monotonic()
         makes_room = _makes_room(session, message) or not self._sessions.is_online(session, heard)
         is_due = heard - session.written >= self._ports.settings.seen_seconds or (
-            bool(self._ports.settings.plane) and _holds(message) != session.held
+            bool(self._ports.settings.plane) and holds(message) != session.held
         )
         session.heard = heard
         _believe(session, message)  # before the pass that looks at it
@@ -117,6 +117,7 @@ class Reports:
             if is_due:
                 session.written = heard
             session.kept = frozenset(TaskId(held.task_id) for held in message.inventory)
+            session.waits = waiting(message.inventory)
             if session.is_overdue(heard, self._ports.settings.redeliver_seconds):
                 notes.topics.add(worker_topic(session.worker.id))
             self._ports.wakeups.publish(*notes.topics)
@@ -226,8 +227,8 @@ class Reports:
                 continue
             if task.disconnected_since is not None:
                 notes.topics |= reconnect(tx, task, now)
-            if (task.phase, has[task.id].phase) == ("assigned", "staging"):
-                phase = {"phase": "staging"}  # it prepares: no news will tell that
+            if task.state is TaskState.ASSIGNED and _has_begun(task.phase, has[task.id]):
+                phase = {"phase": "staging"}  # no news will tell that
                 commit(tx, Changes(task_updates=(TaskUpdate(task.id, task.state, phase),)))
         for held in sorted(has.keys() - {task.id for task in live}):
             if has[held].phase != "exited":
@@ -239,6 +240,14 @@ class Reports:
             return
         why = rules.lost(Reason.WORKER_LOST, f"{session.worker.name} no longer has it")
         notes.topics |= end_tasks(tx, self._ports.ids, [(t.id, why) for t in gone], now)
+
+
+def _has_begun(was: str, held: Held) -> bool:
+    """Whether its worker prepares it, or has done so, as far as is not told in its news. One that
+    has ended there and was sent ahead has had room, which it may have left to another."""
+    if was in AHEAD_PHASES:
+        return not held.ahead
+    return (was, held.phase) == ("assigned", "staging")
 
 
 def _was_there(session: Session, task: Task) -> bool:
@@ -263,24 +272,18 @@ def _see(tx: Tx, session: Session, capabilities: Mapping[str, Any] | None, now: 
 def _makes_room(session: Session, message: Report) -> bool:
     """Whether anything of it may let a waiting job run."""
     has_ends = any(news.exit is not None for news in message.tasks)
-    return has_ends or message.capabilities is not None or _holds(message) != session.held
+    return has_ends or message.capabilities is not None or holds(message) != session.held
 
 
 def _believe(session: Session, message: Report) -> None:
     """What the worker has is so, whether or not this can be written down."""
-    session.held = _holds(message)
+    session.held = holds(message)
+    session.heard_ends(message)
     if message.capabilities is not None:
         worker = session.worker
         believed = with_granted(message.capabilities, worker.target, worker.labels)
         session.capabilities = WorkerCapabilities.from_json(believed)
         session.worker = dataclasses.replace(worker, capabilities=believed)
-
-
-def _holds(message: Report) -> frozenset[TaskId]:
-    """What it has and has not told the end of."""
-    ended = {news.task_id for news in message.tasks if news.exit is not None}
-    named = {held.task_id for held in message.inventory if held.phase != "exited"}
-    return frozenset(map(TaskId, named - ended))
 
 
 def _decoded(news: TaskReport) -> bytes:

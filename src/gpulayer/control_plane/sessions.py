@@ -19,7 +19,7 @@ from typing import Protocol
 from gpulayer.clock import Clock
 from gpulayer.contracts.capabilities import WorkerCapabilities
 from gpulayer.contracts.ids import TaskId, WorkerId
-from gpulayer.contracts.messages import Register, ReportReply
+from gpulayer.contracts.messages import Held, Register, Report, ReportReply
 from gpulayer.contracts.records import Worker
 from gpulayer.control_plane.lifecycle import succession
 from gpulayer.control_plane.settings import Settings
@@ -39,6 +39,10 @@ class Session:
     """Of its last inventory: what it has and has not reported ended."""
     kept: frozenset[TaskId] = frozenset()
     """The same with ended tasks that it has not forgotten yet."""
+    waits: frozenset[TaskId] = frozenset()
+    """Those among them that wait for room."""
+    pace: float | None = None
+    """Seconds that its newest tasks ran, the newest weighing most. None: none has ended yet."""
     seq: int = 0
     """Of its newest report."""
     reply: Future[ReportReply] | None = None
@@ -59,21 +63,25 @@ class Session:
         """They went to it by another way. What it has confirmed is forgotten, or each report would
         cost by all the tasks that came with reports before it."""
         with self.lock:
-            waits = {
-                (what, task_id): at
-                for (what, task_id), at in self.handed.items()
-                if what != "run" or task_id not in self.kept
+            open_ = {key: at for key, at in self.handed.items() if self._is_open(*key)}
+            new = {
+                ("begin" if task_id in self.waits else "run", task_id): now for task_id in task_ids
             }
-            self.handed = {**waits, **{("run", task_id): now for task_id in task_ids}}
+            self.handed = open_ | new
 
     def is_overdue(self, now: float, again: float) -> bool:
-        """Whether an assignment was handed out `again` seconds ago and is not in the inventory:
-        the answer that carried it was lost, or went to a copy of the call."""
+        """Whether an assignment was handed out `again` seconds ago and is not confirmed by the
+        inventory: the answer that carried it was lost, or went to a copy of the call."""
         with self.lock:
             return any(
-                what == "run" and task_id not in self.kept and now - at >= again
+                what in ("run", "begin") and self._is_open(what, task_id) and now - at >= again
                 for (what, task_id), at in self.handed.items()
             )
+
+    def _is_open(self, what: str, task_id: str) -> bool:
+        if what == "begin":
+            return task_id in self.waits
+        return what != "run" or task_id not in self.kept
 
     def hand_out(
         self, wanted: Iterable[tuple[str, str]], now: float, again: float
@@ -87,6 +95,13 @@ class Session:
             due = {k for k in keys if now - self.handed.get(k, float("-inf")) >= again}
             self.handed = {k: now if k in due else self.handed[k] for k in keys}
             return due
+
+    def heard_ends(self, message: Report) -> None:
+        """How long its tasks ran is remembered."""
+        for end in (news.exit for news in message.tasks):
+            if end is not None and end.started_at and end.ended_at:
+                ran = max(0.0, end.ended_at - end.started_at)
+                self.pace = ran if self.pace is None else (3 * self.pace + ran) / 4
 
 
 class Reader(Protocol):
@@ -191,6 +206,18 @@ class Sessions:
         """Whether the worker may still have something to tell about a task."""
         session = self._sessions.get(worker_id)
         return session is not None and (task_id in session.kept or session.is_far)
+
+
+def holds(message: Report) -> frozenset[TaskId]:
+    """What it has and has not told the end of: until then the room is not the plane's, for one
+    that was sent ahead may take it."""
+    ended = {news.task_id for news in message.tasks if news.exit is not None}
+    return frozenset(TaskId(held.task_id) for held in message.inventory) - ended
+
+
+def waiting(inventory: Iterable[Held]) -> frozenset[TaskId]:
+    """What of an inventory waits for room."""
+    return frozenset(TaskId(held.task_id) for held in inventory if held.ahead)
 
 
 def _far(worker: Worker, known: Session | None, now: float, heard: float) -> Session:

@@ -49,6 +49,9 @@ class Settings:
     """Framed log of one task."""
     pass_jobs: int = 64
     """Jobs of one shape that one scheduling pass looks at; more are left to the next."""
+    ahead_seconds: float = 0.05
+    """Work that is sent ahead of a task that runs, at most: so long may a short job wait behind it
+    that could begin elsewhere."""
     history_jobs: int = keeping.HISTORY_JOBS
     history_seconds: float = keeping.HISTORY_SECONDS
     """Ended jobs are kept while they are among the newest of these and younger than this."""

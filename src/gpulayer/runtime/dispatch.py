@@ -193,6 +193,9 @@ class Dispatch:
         if attach is None and self._is_early(wanted):
             self._early.append((peer, request))
             return None
+        if not self._leases.allow(request.get("until")):
+            self._follow(None, peer, request)
+            raise RequestError("lease-over", "by now the plane may have given it out again")
         try:
             task = self._roster.begin(wanted, self._envelope_of(wanted), attach)
         except SpawnError as error:

@@ -34,6 +34,11 @@ class Leases:
         self._until = dict(until)
         self._look()
 
+    def allow(self, until: float | None) -> bool:
+        """Whether a task that may be started until then may be: whoever asked was perhaps stopped
+        for a while before it did."""
+        return until is None or time.clock_gettime(_BOOT_CLOCK) < until
+
     def _look(self) -> None:
         if self._timer is not None:
             self._timer.cancel()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from operator import attrgetter
 
 from gpulayer.contracts.changes import TaskUpdate
+from gpulayer.contracts.decision import Sent
 from gpulayer.contracts.ids import JobId, TaskId, WorkerId
 from gpulayer.contracts.records import Task
 from gpulayer.contracts.states import Reason, TaskState
@@ -38,6 +39,12 @@ _CANCELLING = (
     " WHERE tasks.worker_id = ? AND tasks.state IN ('assigned', 'running')"
     " AND jobs.cancel_mode IS NOT NULL ORDER BY tasks.fence"
 )
+_SENT = (
+    "SELECT tasks.id, jobs.id, tasks.worker_id, jobs.shape_id, jobs.priority, tasks.cpu_cores,"
+    " tasks.memory_gb, tasks.phase FROM tasks JOIN jobs ON jobs.id = tasks.job_id"
+    " WHERE tasks.state IN ('assigned', 'running') AND tasks.state = 'assigned'"
+    " AND tasks.phase IN ('ahead', 'recalled') ORDER BY jobs.priority DESC, jobs.seq"
+)
 _fence = attrgetter("fence")
 _UPDATE = "UPDATE tasks SET {} WHERE id = ? AND state = ?"
 
@@ -64,6 +71,13 @@ class TaskReads(Queries):
         # find the few that live, instead of the index that holds just these.
         tasks = [TASKS.record(row) for row in self._all(f"{_LIVE}{where}", *parameters)]
         return sorted(tasks, key=_fence)
+
+    def sent_ahead(self) -> list[Sent]:
+        """Tasks that were sent ahead and have not begun: by priority, then by age."""
+        return [
+            Sent(task, job, worker, shape, rank, cores, memory, phase == "recalled")
+            for task, job, worker, shape, rank, cores, memory, phase in self._all(_SENT)
+        ]
 
     def cancelling(self, worker_id: WorkerId) -> list[tuple[TaskId, str, float]]:
         """A worker's live tasks whose job is asked to end: how firmly, with which grace."""

@@ -20,7 +20,8 @@ from gpulayer.contracts.messages import Acquired, Assignment, Cancel, Registered
 from gpulayer.worker import events as heard, instructions as say, news
 from gpulayer.worker.refusals import Refusals
 from gpulayer.worker.session import Session
-from gpulayer.worker.slots import Slot, Slots, assigned, attached, keeping
+from gpulayer.worker.slot import Slot, attached, keeping
+from gpulayer.worker.slots import Slots
 
 REMEMBER_SECONDS = 1.0
 """How old what is remembered may be: the next agent then ends its tasks that much too early."""
@@ -55,12 +56,11 @@ class Agent:
         self._done: dict[str, float] = {}
         """Task ids that are over, and since when: a late assignment must not run them again."""
 
-    def wants(self, task_id: str, run: int) -> bool:
-        """Whether that run of the task is still to be prepared."""
+    def starts_by(self, task_id: str, run: int) -> float | None:
+        """Until when that run of the task may be started; None: it is not wanted any more."""
         slot = self.slots.get(task_id)
-        if slot is None or slot.run != run:
-            return False
-        return slot.phase == "staging" and slot.order is None
+        is_wanted = slot is not None and slot.run == run and slot.phase == "staging"
+        return self._lapses_at(slot) if slot is not None and is_wanted and not slot.order else None
 
     def handle(self, event: heard.Event, now: float) -> list[say.Instruction]:
         """Take one fact. The instructions are in the order in which they must begin."""
@@ -185,9 +185,8 @@ class Agent:
         if now >= sent + self._session.authority:
             return
         for assignment in assignments:
-            known = self.slots.get(assignment.task_id) is not None
-            if not known and assignment.task_id not in self._done:
-                self.slots.add(assigned(assignment, sent))
+            if assignment.task_id not in self._done:
+                self.slots.give(assignment, sent)
 
     def _on_task(self, event: heard.OfTask, now: float) -> list[say.Instruction]:
         slot = self.slots.get(event.task_id)
@@ -264,6 +263,7 @@ class Agent:
                 out += self.slots.lapse(slot)
             if slot.silent and slot.exit is not None:
                 out += self._gone(slot, now)
+        self.slots.take_room(now)
         if self._supervised:
             out += self.slots.startable()
         for slot in self.slots.all:

@@ -75,7 +75,7 @@ class Driver:
             clock,
             self.left,
             link=lambda: self._link,
-            is_wanted=self._is_wanted,
+            starts_by=self._starts_by,
             post=self.post,
             on_error=on_error,
         )
@@ -134,9 +134,9 @@ class Driver:
         for work in works:
             self._work.guarded(work)
 
-    def _is_wanted(self, order: say.Run) -> bool:
+    def _starts_by(self, order: say.Run) -> float | None:
         with self._lock:
-            return self._agent.wants(order.assignment.task_id, order.number)
+            return self._agent.starts_by(order.assignment.task_id, order.number)
 
     def _begin(self, instruction: say.Instruction) -> Callable[[], None] | None:
         """What is left to be done without the lock."""

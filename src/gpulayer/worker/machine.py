@@ -51,6 +51,7 @@ class ThisMachine:
             secrets=secrets,
             streams=True,
             errands=True,
+            takes_ahead=True,
         )
         self._engines = engines
         if engines is None or not engines.programs:

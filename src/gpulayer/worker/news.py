@@ -1,7 +1,7 @@
 """What a report says about the tasks, and when it must be sent.
 
-Starts wait a moment for company, ends do not wait: a short command costs one report, and while
-one is in flight news piles up for the next.
+Starts wait a moment for company: a short command costs one report. An end waits for none, unless
+more tasks are there to follow it than run: then short commands share a report.
 """
 
 from __future__ import annotations
@@ -9,9 +9,11 @@ from __future__ import annotations
 import base64
 
 from gpulayer.contracts.messages import TaskReport
-from gpulayer.worker.slots import Slot, Slots
+from gpulayer.worker.slot import Slot
+from gpulayer.worker.slots import Slots
 
 START_NEWS_SECONDS = 0.02
+END_NEWS_SECONDS = 0.01
 REPORT_BYTES = 8 << 20
 """A report is closed once it is longer; a plane refuses those of 64 MiB and more."""
 _OUTPUT_BYTES = 300
@@ -22,11 +24,13 @@ def due(slots: Slots, again_after: float) -> float:
     """When the most urgent news must travel. An end that was sent and not recorded is sent again
     after `again_after` seconds."""
     times = [float("inf")]
+    waits = END_NEWS_SECONDS if slots.has_followers else float("-inf")
     for slot in slots.all:
         if slot.silent:
             continue
         if slot.ended:
-            times.append(0.0 if slot.exit_sent is None else slot.exit_sent + again_after)
+            sent = slot.exit_sent
+            times.append(slot.ended_seen + waits if sent is None else sent + again_after)
         elif _has_start(slot):
             times.append(slot.started_seen + START_NEWS_SECONDS)
         elif _has_entered(slot):
@@ -47,10 +51,10 @@ def gather(
         if size > REPORT_BYTES or (alone and news):
             break
         if slot.ended and (slot.exit_sent is None or now >= slot.exit_sent + again_after):
-            slot.exit_sent = now
+            slot.exit_sent, slot.has_room = now, False
             news.append(_end(slot))
             size += _size(news[-1])
-        elif _has_start(slot):
+        elif _has_start(slot) and now >= slot.started_seen + START_NEWS_SECONDS:
             start = (slot.task_id, slot.fence, slot.phase, slot.started_at)
             news.append(
                 TaskReport(*start, rendezvous=slot.rendezvous, preparation=slot.preparation)

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from gpulayer.contracts.messages import Exit, TaskReport
 from gpulayer.contracts.states import Reason, TaskState
-from gpulayer.worker.slots import Slot, Slots
+from gpulayer.worker.slot import Slot
+from gpulayer.worker.slots import Slots
 
 TRIES = 3
 WORDS = 500

@@ -10,137 +10,14 @@ has no attempt left runs on. `silent` tasks are nobody's: they are ended and nev
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
-from gpulayer.contracts.messages import Assignment, Cancel, Exit, Held, Preparation
+from gpulayer.contracts.messages import Assignment, Cancel, Exit, Preparation
 from gpulayer.contracts.states import Reason, TaskState
-from gpulayer.worker.events import Attached
-from gpulayer.worker.instructions import Collect, End, Instruction, KeepCheckpoints, Run
-from gpulayer.worker.log_tail import LogTail
+from gpulayer.worker.instructions import Collect, End, Instruction, Run
+from gpulayer.worker.slot import Slot, assigned, keeping
 
 _FIRMNESS = {"int": 0, "term": 1, "kill": 2}
-
-
-@dataclass(slots=True)
-class Slot:
-    """One held task."""
-
-    task_id: str
-    fence: int
-    job_id: str
-    index: int
-    note: Mapping[str, Any]
-    authorised_at: float
-    """Boot time of the sending that its authority counts from."""
-    assignment: Assignment | None = None
-    """None: found at the supervisor by a later agent."""
-    phase: str = "waiting"
-    run: int = 0
-    """Number of the newest `Run` of it."""
-    log: LogTail = field(default_factory=LogTail)
-    rendezvous: Mapping[str, Any] | None = None
-    """Of node 0 of a gang: where the others find it. Told with its start."""
-    entered: str = ""
-    """The phase of its preparation that takes long; told while it lasts."""
-    entered_reported: str = ""
-    preparation: Preparation | None = None
-    """What its preparation took. Told with its start."""
-    order: Cancel | None = None
-    """The firmest request to end it."""
-    silent: bool = False
-    lapsed: bool = False
-    """Ended because its authority ran out."""
-    started_at: float | None = None
-    started_seen: float = 0.0
-    start_reported: bool = False
-    exit: Exit | None = None
-    exit_sent: float | None = None
-    """When a report of this session last carried the exit; None: none did."""
-
-    @property
-    def lives(self) -> bool:
-        """Whether a process of it may exist."""
-        return self.phase in ("staging", "running")
-
-    @property
-    def ended(self) -> bool:
-        """Whether its end is ready to be reported."""
-        return self.exit is not None and self.log.delivered
-
-    @property
-    def may_lapse(self) -> bool:
-        """Whether it must be ended with its authority: the plane would give it out again. So it
-        does with whatever it has not heard to have begun, and with what has attempts left."""
-        if self.phase == "exited" or self.lapsed or self.silent:
-            return False
-        return not self.start_reported or bool(self.note.get("again", True))
-
-    def line(self) -> Held:
-        """Its line of the inventory."""
-        phase = "staging" if self.phase == "waiting" else self.phase
-        return Held(self.task_id, self.fence, phase)
-
-
-def note_of(assignment: Assignment) -> dict[str, Any]:
-    """What a later agent must know about the task; the supervisor keeps it."""
-    retry: Mapping[str, Any] = assignment.spec.get("retry") or {}
-    again = assignment.attempt < int(retry.get("max_attempts", 1)) and "worker_lost" in (
-        retry.get("retry_on", ("worker_lost",))
-    )
-    workload: Mapping[str, Any] = assignment.spec.get("workload") or {}
-    return {
-        "again": again,
-        "kind": workload.get("kind", "command"),
-        "secrets": bool(assignment.spec.get("secrets")),
-        "outputs": list(assignment.spec.get("outputs") or ()),
-        "folder": own_folder(assignment),
-        **({"checkpoint": kept} if (kept := assignment.spec.get("checkpoint")) else {}),
-        **({"gang": assignment.gang["id"]} if assignment.gang else {}),
-        **({"image": True} if assignment.spec.get("image") else {}),
-    }
-
-
-def own_folder(assignment: Assignment) -> str:
-    """Where it runs, if that is a folder of its user's own; nothing for a workspace of ours."""
-    workload: Mapping[str, Any] = assignment.spec.get("workload") or {}
-    if assignment.envelope_id is None or workload.get("source"):
-        return ""
-    return str(assignment.origin.get("cwd") or "")
-
-
-def preparation_in(note: Mapping[str, Any]) -> Preparation | None:
-    told = note.get("preparation")
-    return Preparation.from_json(told) if told else None
-
-
-def assigned(assignment: Assignment, sent_at: float) -> Slot:
-    return Slot(
-        assignment.task_id,
-        assignment.fence,
-        assignment.job_id,
-        assignment.index,
-        note_of(assignment),
-        sent_at,
-        assignment,
-    )
-
-
-def attached(task: Attached, authorised_at: float) -> Slot:
-    """A task that an earlier agent started. How much of its log the plane has is not known."""
-    slot = Slot(task.task_id, task.fence, task.job_id, task.index, task.note, authorised_at)
-    slot.phase = "running"
-    slot.rendezvous = task.note.get("rendezvous")
-    slot.preparation = preparation_in(task.note)
-    slot.log.in_step = False
-    return slot
-
-
-def keeping(slot: Slot) -> list[Instruction]:
-    """What is to be done for its checkpoints from its start on."""
-    if "checkpoint" not in slot.note:
-        return []
-    return [KeepCheckpoints(slot.task_id, slot.fence, slot.note, slot.assignment is None)]
 
 
 class Slots:
@@ -161,15 +38,47 @@ class Slots:
         self._slots[slot.task_id] = slot
         self.all = tuple(self._slots.values())
 
+    def give(self, assignment: Assignment, sent_at: float) -> None:
+        """It may come twice; the second time with the word that there is room."""
+        known = self.get(assignment.task_id)
+        if known is None:
+            self.add(assigned(assignment, sent_at))
+        else:
+            known.ahead = known.ahead and assignment.ahead
+
     def remove(self, slot: Slot) -> None:
         del self._slots[slot.task_id]
         self.all = tuple(self._slots.values())
+
+    @property
+    def has_followers(self) -> bool:
+        """Whether more tasks wait for the room of others than run, so that no room stays empty
+        while an end is on its way."""
+        if not any(slot.ahead for slot in self.all):
+            return False
+        waiting = sum(slot.ahead and slot.phase == "waiting" for slot in self.all)
+        return waiting > sum(slot.lives for slot in self.all)
+
+    def take_room(self, now: float) -> None:
+        """The oldest task that was sent ahead takes the room of one of its size that has ended,
+        while the plane has not heard of that: from then on the room is the plane's to give."""
+        for slot in self.all:
+            if slot.ended:
+                slot.ended_seen = min(slot.ended_seen, now)
+            if not slot.ahead or slot.phase != "waiting":
+                continue
+            for other in self.all:
+                if other.leaves and other.size == slot.size:
+                    other.has_room = slot.ahead = False
+                    break
 
     def startable(self) -> list[Instruction]:
         """Begin what waits, except where another process of the same element may live."""
         out: list[Instruction] = []
         for slot in self.all:
-            if slot.phase == "waiting" and slot.assignment is not None and not self._blocked(slot):
+            if slot.phase != "waiting" or slot.ahead:
+                continue
+            if slot.assignment is not None and not self._blocked(slot):
                 slot.phase = "staging"
                 slot.run += 1
                 slot.log.tailing = 0

@@ -23,7 +23,7 @@ from gpulayer.worker.environments.store import Environments
 from gpulayer.worker.images.store import Images
 from gpulayer.worker.instructions import Collect
 from gpulayer.worker.secrets.book import Book
-from gpulayer.worker.slots import note_of
+from gpulayer.worker.slot import note_of
 from gpulayer.worker.steps import (
     data_sets,
     ending,

@@ -19,7 +19,7 @@ from gpulayer.runtime import frames
 from gpulayer.worker import events as heard, instructions as say, open_files
 from gpulayer.worker.channel import WorkerChannel
 from gpulayer.worker.checkpoints import Checkpoints
-from gpulayer.worker.slots import preparation_in
+from gpulayer.worker.slot import preparation_in
 from gpulayer.worker.steps.hiding import Clean
 from gpulayer.worker.steps.plan import Watch
 from gpulayer.worker.supervisor_link import Answered, SupervisorGone, SupervisorLink, answer
@@ -59,13 +59,15 @@ class TaskWork:
         left: threading.Event,
         *,
         link: Callable[[], SupervisorLink | None],
-        is_wanted: Callable[[say.Run], bool],
+        starts_by: Callable[[say.Run], float | None],
         post: Post,
         on_error: Callable[[BaseException], None],
     ) -> None:
-        """`link` gives the newest one. Nothing is tried again once `left` is set."""
+        """`link` gives the newest one. `starts_by` says until when a run may be started, on the
+        clock that counts suspension; None: it is not wanted. Nothing is tried again once `left` is
+        set."""
         self._link = link
-        self._is_wanted = is_wanted
+        self._starts_by = starts_by
         self._tasks = tasks
         self._channel = channel
         self._clock = clock
@@ -147,6 +149,7 @@ class TaskWork:
                 "start",
                 lambda reply, _: self._started(order, reply, note),
                 task=task,
+                until=self._starts_by(order) or 0.0,
                 tail={"seq": tail, "offset": 0, "max_bytes": TAIL_BYTES},
             )
 
@@ -154,7 +157,7 @@ class TaskWork:
         """What a job brings waits until there is a plane to give it, while it is still wanted."""
 
         def is_wanted() -> bool:
-            return not self._left.is_set() and self._is_wanted(order)
+            return not self._left.is_set() and self._starts_by(order) is not None
 
         def enters(phase: str) -> None:
             self._post(heard.TaskEntered(order.assignment.task_id, order.number, phase))
@@ -189,6 +192,8 @@ class TaskWork:
         except SupervisorGone:
             return
         except frames.Refused as error:
+            if error.code == "lease-over":
+                self._post(heard.Tick())  # so that its agent knows that before it hears this
             self._refused(order, error)
         else:
             task_id = order.assignment.task_id

@@ -188,6 +188,6 @@ def test_a_later_agent_knows_it_from_what_the_supervisor_kept() -> None:
 def test_a_task_that_is_cancelled_while_it_is_prepared_is_wanted_no_more(desk: Desk) -> None:
     task_id = desk.given()
     run = desk.newest(say.Run).number
-    assert desk.agent.wants(task_id, run)
+    assert desk.agent.starts_by(task_id, run) is not None
     desk.cancel(task_id)
-    assert not desk.agent.wants(task_id, run)
+    assert desk.agent.starts_by(task_id, run) is None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from gpulayer.contracts.changes import NOTHING, Changes, NewEvent
+from gpulayer.contracts.changes import NOTHING, Changes, NewEvent, TaskUpdate
 from gpulayer.contracts.decision import Decision, Fit
 from gpulayer.contracts.durations import bytes_text
 from gpulayer.contracts.ids import Fence, TaskId, WorkerId
@@ -60,6 +60,7 @@ def placed(
             memory_gb=placement.memory_gb,
             gpus=placement.gpus,
             assigned_at=now,
+            phase="ahead" if placement.ahead else "assigned",
         )
         for placement, fence in zip(decision.placements, fences, strict=True)
     )
@@ -75,6 +76,20 @@ def placed(
         data={"attempt": attempt, "tasks": where},
         attempt=attempt,
     )
+
+
+def begun(task_id: TaskId) -> Changes:
+    """There is room for a task that was sent ahead."""
+    return _phase(task_id, "assigned")
+
+
+def recalled(task_id: TaskId) -> Changes:
+    """A task that was sent ahead is asked back."""
+    return _phase(task_id, "recalled")
+
+
+def _phase(task_id: TaskId, phase: str) -> Changes:
+    return Changes(task_updates=(TaskUpdate(task_id, TaskState.ASSIGNED, {"phase": phase}),))
 
 
 def unschedulable(job: Job, decision: Decision, now: float) -> Changes:

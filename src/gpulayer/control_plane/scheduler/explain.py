@@ -92,6 +92,11 @@ def placed(placements: Sequence[Placement], told: Iterable[Verdict]) -> str:
     return f"placed on {where}{devices}{' each' if devices else ''}"
 
 
+def sent_ahead(placements: Sequence[Placement], told: Iterable[Verdict]) -> str:
+    """`placed on lab-1, next in line there`."""
+    return f"{placed(placements, told)}, next in line there"
+
+
 def blocked(outcome: Outcome, shape: Shape, told: Sequence[Verdict]) -> str:
     """Why nothing was placed, in one sentence with the numbers of the closest worker."""
     if not told:

@@ -7,13 +7,24 @@ plus what it places.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from gpulayer.contracts.decision import Decision, Outcome, Pending, Snapshot
+from gpulayer.contracts.decision import (
+    Decision,
+    Outcome,
+    Pending,
+    Placement,
+    Sent,
+    Shape,
+    Snapshot,
+    Verdict,
+)
 from gpulayer.contracts.ids import ShapeId
 from gpulayer.control_plane.scheduler import explain
+from gpulayer.control_plane.scheduler.ahead import Ahead, waiting_for_room
 from gpulayer.control_plane.scheduler.columns import Column, Fleet, positions
 from gpulayer.control_plane.scheduler.gang import Candidates
+from gpulayer.control_plane.scheduler.views import Machine
 
 
 def place(snapshot: Snapshot) -> tuple[Decision, ...]:
@@ -24,10 +35,12 @@ def place(snapshot: Snapshot) -> tuple[Decision, ...]:
     that asked to fail then (`Pending.fail_if_unschedulable`); the others wait.
     The order of queue and workers in the snapshot does not matter.
     """
-    return tuple(_Pass(snapshot).run())
+    return tuple(Pass(snapshot).run())
 
 
-class _Pass:
+class Pass:
+    """`run` once, to its end; then what follows from it may be asked."""
+
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
         self._queue = sorted(snapshot.queue, key=lambda p: (-p.priority, p.seq, p.job_id))
@@ -37,6 +50,9 @@ class _Pass:
             self._of_shape.setdefault(pending.shape_id, []).append(pending)
         self._detail = int(snapshot.limits.get("detail", explain.DETAIL))
         self._settled = bool(snapshot.limits.get("fleet_settled", True))
+        self._ahead = Ahead(self._fleet)
+        self._waiting: list[Pending] = []
+        """The first of each shape that waits."""
         self._columns: dict[ShapeId, list[Column]] = {}
         self._candidates: dict[ShapeId, Candidates] = {}
 
@@ -49,37 +65,75 @@ class _Pass:
                 return
             if pending.shape_id in blocked:
                 continue
-            decision = self._placed(pending)
+            decision = self._placed(pending) or self._sent_ahead(pending)
             if decision is not None:
                 left -= 1
                 yield decision
             else:
                 blocked.add(pending.shape_id)
+                self._waiting.append(pending)
+                self._ahead.reserve(self._shape(pending), self._columns[pending.shape_id])
                 yield from self._blocked(pending)
 
+    def to_recall(self, sent: Sequence[Sent]) -> list[Sent]:
+        """Of what was sent ahead, what could begin elsewhere by now, and what a job of higher
+        priority waits for the room of."""
+        known = {machine.view.worker_id: machine for machine in self._fleet.machines}
+        return [
+            one
+            for one in sent
+            if not one.is_recalled
+            and one.worker_id in known
+            and self._is_better_back(one, known[one.worker_id])
+        ]
+
+    def _is_better_back(self, one: Sent, machine: Machine) -> bool:
+        for pending in self._waiting:
+            if pending.priority <= one.priority:
+                break
+            waits = waiting_for_room(self._fleet, self._columns[pending.shape_id])
+            if waits & machine.bit:
+                return True
+        placements = self._candidates_of(one.shape_id).pick()
+        if not placements or placements[0].worker_id == one.worker_id:
+            return False
+        self._fleet.take(placements[0])
+        return True
+
     def _placed(self, pending: Pending) -> Decision | None:
-        shape = self._snapshot.shapes[pending.shape_id]
-        candidates = self._candidates.get(pending.shape_id)
-        if candidates is None:
-            columns = self._columns[pending.shape_id] = self._fleet.columns(shape)
-            candidates = Candidates(self._fleet, shape, columns)
-            self._candidates[pending.shape_id] = candidates
-        placements = candidates.pick()
+        placements = self._candidates_of(pending.shape_id).pick()
         if not placements:
             return None
-        columns = self._columns[pending.shape_id]
-        chosen = {placement.worker_id for placement in placements}
-        verdicts = explain.verdicts(self._fleet, columns, self._detail, chosen)
+        verdicts = self._verdicts(pending, placements)
         for placement in placements:
             self._fleet.take(placement)
-        return Decision(
-            pending.job_id,
-            pending.shape_id,
-            Outcome.PLACED,
-            placements,
-            verdicts,
-            explain.placed(placements, verdicts),
-        )
+        summary = explain.placed(placements, verdicts)
+        return _placed(pending, placements, verdicts, summary)
+
+    def _sent_ahead(self, pending: Pending) -> Decision | None:
+        """Of a job that has no room now."""
+        placements = self._ahead.place(self._shape(pending), self._columns[pending.shape_id])
+        if not placements:
+            return None
+        verdicts = self._verdicts(pending, placements)
+        summary = explain.sent_ahead(placements, verdicts)
+        return _placed(pending, placements, verdicts, summary)
+
+    def _shape(self, pending: Pending) -> Shape:
+        return self._snapshot.shapes[pending.shape_id]
+
+    def _candidates_of(self, shape_id: ShapeId) -> Candidates:
+        candidates = self._candidates.get(shape_id)
+        if candidates is None:
+            shape = self._snapshot.shapes[shape_id]
+            columns = self._columns[shape_id] = self._fleet.columns(shape)
+            candidates = self._candidates[shape_id] = Candidates(self._fleet, shape, columns)
+        return candidates
+
+    def _verdicts(self, pending: Pending, placements: Sequence[Placement]) -> tuple[Verdict, ...]:
+        chosen = {placement.worker_id for placement in placements}
+        columns = self._columns[pending.shape_id]
+        return explain.verdicts(self._fleet, columns, self._detail, chosen)
 
     def _blocked(self, first: Pending) -> Iterator[Decision]:
         """Judge the shape of `first`, the first job of it that cannot be placed."""
@@ -115,3 +169,12 @@ class _Pass:
             return machines.bit_count()
         most = self._candidates[shape_id].most
         return sum(most(self._fleet.machines[i]) for i in positions(machines))
+
+
+def _placed(
+    pending: Pending,
+    placements: tuple[Placement, ...],
+    verdicts: tuple[Verdict, ...],
+    summary: str,
+) -> Decision:
+    return Decision(pending.job_id, pending.shape_id, Outcome.PLACED, placements, verdicts, summary)

@@ -78,11 +78,19 @@ def as_seen(
     for decision in decisions:
         shapes = {decision.shape_id: snapshot.shapes[decision.shape_id]}
         queue = (pending[decision.job_id],)
-        yield decision, Snapshot(shapes, queue, tuple(workers.values()), limits)
+        views = tuple(workers.values())
+        if decision.outcome is Outcome.WAITING and any(view.ahead for view in views):
+            # What may be sent ahead was not for it: the room behind that is an earlier job's.
+            views = tuple(dataclasses.replace(view, ahead=0) for view in views)
+        yield decision, Snapshot(shapes, queue, views, limits)
         for placement in decision.placements:
             view = workers[placement.worker_id]
-            held = (*view.allocations, _allocation(decision, placement))
-            workers[placement.worker_id] = dataclasses.replace(view, allocations=held)
+            if placement.ahead:
+                after = dataclasses.replace(view, ahead=view.ahead - 1)
+            else:
+                held = (*view.allocations, _allocation(decision, placement))
+                after = dataclasses.replace(view, allocations=held)
+            workers[placement.worker_id] = after
 
 
 def record(decision: Decision, seen: Snapshot) -> dict[str, Any]:

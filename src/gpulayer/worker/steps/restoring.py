@@ -18,7 +18,7 @@ from gpulayer.contracts.checkpoint_files import require_files
 from gpulayer.contracts.durations import bytes_text
 from gpulayer.errors import GPULayerError
 from gpulayer.worker.artifact_cache import ArtifactCache
-from gpulayer.worker.slots import own_folder
+from gpulayer.worker.slot import own_folder
 from gpulayer.worker.steps import plan
 from gpulayer.worker.steps.plan import TaskPlan
 

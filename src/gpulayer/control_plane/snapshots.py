@@ -1,0 +1,100 @@
+"""What the scheduler is shown: the workers of this moment, and what their tasks hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from gpulayer.contracts.decision import Allocation, Pending, Shape, Snapshot, WorkerView
+from gpulayer.contracts.ids import JobId, ShapeId, WorkerId
+from gpulayer.contracts.records import AHEAD_PHASES, Task
+from gpulayer.contracts.states import LIVE_TASK_STATES
+from gpulayer.control_plane.ports import Ports, Reader
+from gpulayer.control_plane.scheduler import ahead
+from gpulayer.control_plane.sessions import Session, Sessions
+
+
+class Snapshots:
+    """Thread-safe."""
+
+    def __init__(self, ports: Ports, sessions: Sessions) -> None:
+        self._ports = ports
+        self._sessions = sessions
+
+    def views(self, reader: Reader) -> list[WorkerView]:
+        """Every worker that this plane, or one beside it, has met, with what its tasks hold."""
+        self._sessions.learn(reader, self._ports.clock)
+        now = self._ports.clock.monotonic()
+        live: dict[WorkerId, list[Task]] = {}
+        for task in reader.live_tasks():
+            live.setdefault(task.worker_id, []).append(task)
+        lenders = reader.lenders()
+        return [
+            self._view(reader, session, live.get(session.worker.id, []), lenders, now)
+            for session in self._sessions.all()
+        ]
+
+    def of(
+        self,
+        queue: tuple[Pending, ...],
+        shapes: Mapping[ShapeId, Shape],
+        workers: Iterable[WorkerView],
+    ) -> Snapshot:
+        """Everything that `place` looks at."""
+        workers = tuple(workers)
+        return Snapshot(shapes, queue, workers, {"fleet_settled": self._is_settled(workers)})
+
+    def _view(
+        self,
+        reader: Reader,
+        session: Session,
+        live: list[Task],
+        lenders: frozenset[JobId],
+        now: float,
+    ) -> WorkerView:
+        """A job that has submitted others most likely waits for them, so it lends them its cores:
+        else a few nested jobs would hold all cores and wait for each other for ever."""
+        holding = [task for task in live if task.phase not in AHEAD_PHASES]
+        held = [*holding, *_leftovers(reader, session, live)]
+        worker, capabilities = session.worker, session.capabilities
+        return WorkerView(
+            worker_id=worker.id,
+            name=worker.name,
+            target=worker.target,
+            capabilities=capabilities,
+            allocations=tuple(
+                Allocation(
+                    t.id,
+                    t.job_id,
+                    0.0 if t.job_id in lenders else t.cpu_cores,
+                    t.memory_gb,
+                    t.gpus,
+                )
+                for t in held
+            ),
+            draining=worker.draining,
+            offline=not self._sessions.is_online(session, now),
+            ahead=(
+                ahead.depth(
+                    session.pace,
+                    len(holding),
+                    len(live) - len(holding),
+                    self._ports.settings.ahead_seconds,
+                )
+                if capabilities.takes_ahead
+                else 0
+            ),
+        )
+
+    def _is_settled(self, workers: tuple[WorkerView, ...]) -> bool:
+        """False while the first worker may still be on its way."""
+        since = self._ports.clock.monotonic() - self._sessions.started
+        return bool(workers) or since >= self._ports.settings.settle_seconds
+
+
+def _leftovers(reader: Reader, session: Session, live: list[Task]) -> Iterator[Task]:
+    """Tasks that are over for the plane while the worker still has their processes: until it
+    says that they are gone, what they held is not free."""
+    for task_id in session.held.difference(task.id for task in live):
+        task = reader.task(task_id)
+        if task is not None and task.state not in LIVE_TASK_STATES:
+            yield task
