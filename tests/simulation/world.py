@@ -183,7 +183,7 @@ class World:
 
     def _join(self, name: str, like: Worker, worker_id: str) -> None:
         parts = (self.engine, self.network, self.host, self.physics, self._parts.agent)
-        made = Worker(name, *parts, capabilities=like.capabilities, worker_id=worker_id)
+        made = Worker(name, *parts, like.plan, like.capabilities, worker_id)
         self.workers.append(made)
 
     def _jump(self) -> None:

@@ -184,8 +184,7 @@ class Dispatch:
         task_id = wanted["task_id"]
         if not is_name(task_id):
             raise RequestError("bad-request", "no such name for a task")
-        known = self._roster.get(task_id)
-        if known is not None:
+        if (known := self._roster.get(task_id)) is not None:
             self._reply(peer, request.get("seq"), {"pid": known.pid})
             self._follow(known, peer, request)
             return None
@@ -207,9 +206,8 @@ class Dispatch:
             return None
 
         def answer() -> None:
-            reply: dict[str, Any] = {"ok": True, "pid": task.pid}
-            if task.refusal is not None:
-                reply = {"error": task.refusal}
+            refused = task.refusal
+            reply = {"ok": True, "pid": task.pid} if refused is None else {"error": refused}
             peer.send_json({"seq": request.get("seq"), **reply})
 
         task.waiting.append(answer)
@@ -217,9 +215,8 @@ class Dispatch:
         return None
 
     def _is_early(self, wanted: dict[str, Any]) -> bool:
-        """Its client knew an earlier supervisor and may be on its way here, to watch the job or to
-        bring its world again. That world may be here without it: terminals that are alike share
-        one."""
+        """Its client knew an earlier supervisor and may be on its way here, to watch the job or
+        bring its world again; that may be here without it: terminals that are alike share one."""
         if not self._is_young:
             return False
         attach_id, envelope_id = wanted.get("attach_id"), wanted.get("envelope_id")

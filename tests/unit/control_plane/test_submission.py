@@ -31,9 +31,9 @@ def test_a_bad_spec_is_refused_with_all_its_problems() -> None:
 def test_what_is_not_built_is_refused_by_name() -> None:
     with Env() as env:
         with pytest.raises(RefusedError) as raised:
-            env.submit(checkpoint={"path": "ck"})
+            env.submit(after=["other"])
         assert _slug(raised) == "not-yet"
-        assert "checkpoint" in str(raised.value)
+        assert "after" in str(raised.value)
 
 
 def test_an_image_is_named_by_its_digest() -> None:
