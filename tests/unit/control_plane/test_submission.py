@@ -31,9 +31,9 @@ def test_a_bad_spec_is_refused_with_all_its_problems() -> None:
 def test_what_is_not_built_is_refused_by_name() -> None:
     with Env() as env:
         with pytest.raises(RefusedError) as raised:
-            env.submit(after=["other"])
+            env.submit(placement={"max_hourly_cost": 1.0})
         assert _slug(raised) == "not-yet"
-        assert "after" in str(raised.value)
+        assert "max_hourly_cost" in str(raised.value)
 
 
 def test_an_image_is_named_by_its_digest() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gpulayer.worker import events as heard, instructions as say
-from gpulayer.worker.slots import assigned, note_of
+from gpulayer.worker.slot import assigned, note_of
 from tests.unit.worker.agent_desk import Desk
 from tests.unit.worker.test_steps import assignment
 
