@@ -116,6 +116,19 @@ def test_a_task_whose_lease_runs_out_is_ended_though_its_agent_says_nothing(home
     assert not alive(MARK)
 
 
+def test_a_start_that_comes_after_its_time_is_refused(home, agent):
+    """As one does whose agent was stopped while it prepared the task."""
+    late, timely = home.task("sleep", MARK), home.task("true")
+    now = time.clock_gettime(time.CLOCK_BOOTTIME)
+    with pytest.raises(frames.Refused) as refused:
+        agent.call("start", task=late, until=now - 1.0)
+    assert refused.value.code == "lease-over"
+    assert not alive(MARK)
+    agent.call("start", task=timely, until=now + 600.0)
+    assert home.follow(agent, timely["task_id"]).exit["exit_code"] == 0
+    assert [task["task_id"] for task in agent.call("list")["tasks"]] == [timely["task_id"]]
+
+
 def test_a_lease_that_is_taken_back_ends_nothing(home, agent):
     task = home.task("sleep", MARK)
     agent.call("start", task=task)

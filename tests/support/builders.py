@@ -56,6 +56,7 @@ def a_worker(
     draining: bool = False,
     offline: bool = False,
     ahead: int = 0,
+    sent: Iterable[int] = (),
     hourly_cost: float | None = None,
     currency: str = "USD",
     **facts: Any,
@@ -81,6 +82,7 @@ def a_worker(
         draining=draining,
         offline=offline,
         ahead=ahead,
+        sent=tuple(sent),
         hourly_cost=hourly_cost,
         currency=currency,
     )

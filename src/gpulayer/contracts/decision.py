@@ -120,7 +120,9 @@ class WorkerView:
     draining: bool = False
     offline: bool = False
     ahead: int = 0
-    """How many more tasks may be sent ahead of its room."""
+    """How many tasks may be sent ahead of its room, for each that runs."""
+    sent: tuple[int, ...] = ()
+    """Priorities of those that were."""
     hourly_cost: float | None = None
     currency: str = "USD"
 

@@ -165,7 +165,7 @@ class Dispatcher:
         shapes = {shape_id: self._shape(tx, shape_id) for shape_id in asked}
         given: dict[WorkerId, list[Assignment]] = {}
         topics: set[str] = set()
-        workers = self._snapshots.views(tx)
+        workers = self._snapshots.views(tx, sent)
         begun = ahead.to_begin(workers, sent)
         for one in begun:
             given.setdefault(one.worker_id, []).append(self._begun(tx, one))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from gpulayer.contracts.decision import Allocation, Pending, Shape, Snapshot, WorkerView
+from gpulayer.contracts.decision import Allocation, Pending, Sent, Shape, Snapshot, WorkerView
 from gpulayer.contracts.ids import JobId, ShapeId, WorkerId
 from gpulayer.contracts.records import AHEAD_PHASES, Task
 from gpulayer.contracts.states import LIVE_TASK_STATES
@@ -20,8 +20,12 @@ class Snapshots:
         self._ports = ports
         self._sessions = sessions
 
-    def views(self, reader: Reader) -> list[WorkerView]:
-        """Every worker that this plane, or one beside it, has met, with what its tasks hold."""
+    def views(self, reader: Reader, sent: Iterable[Sent] = ()) -> list[WorkerView]:
+        """Every worker that this plane, or one beside it, has met, with what its tasks hold. `sent`
+        is what was sent ahead: without it, the views do not say what more may be."""
+        ahead_there: dict[str, list[int]] = {}
+        for one in sent:
+            ahead_there.setdefault(one.worker_id, []).append(one.priority)
         self._sessions.learn(reader, self._ports.clock)
         now = self._ports.clock.monotonic()
         live: dict[WorkerId, list[Task]] = {}
@@ -29,7 +33,14 @@ class Snapshots:
             live.setdefault(task.worker_id, []).append(task)
         lenders = reader.lenders()
         return [
-            self._view(reader, session, live.get(session.worker.id, []), lenders, now)
+            self._view(
+                reader,
+                session,
+                live.get(session.worker.id, []),
+                lenders,
+                tuple(ahead_there.get(session.worker.id, ())),
+                now,
+            )
             for session in self._sessions.all()
         ]
 
@@ -49,6 +60,7 @@ class Snapshots:
         session: Session,
         live: list[Task],
         lenders: frozenset[JobId],
+        sent: tuple[int, ...],
         now: float,
     ) -> WorkerView:
         """A job that has submitted others most likely waits for them, so it lends them its cores:
@@ -74,15 +86,11 @@ class Snapshots:
             draining=worker.draining,
             offline=not self._sessions.is_online(session, now),
             ahead=(
-                ahead.depth(
-                    session.pace,
-                    len(holding),
-                    len(live) - len(holding),
-                    self._ports.settings.ahead_seconds,
-                )
+                ahead.depth(session.pace, self._ports.settings.ahead_seconds)
                 if capabilities.takes_ahead
                 else 0
             ),
+            sent=sent,
         )
 
     def _is_settled(self, workers: tuple[WorkerView, ...]) -> bool:

@@ -14,7 +14,7 @@ from tests.support.builders import a_shape, a_snapshot, a_worker, holding
 
 
 def busy(
-    worker_id: str = "lab-1", *, cores: float = 2.0, ahead: int = 4, **facts: Any
+    worker_id: str = "lab-1", *, cores: float = 2.0, ahead: int = 2, **facts: Any
 ) -> WorkerView:
     """All its cores are held by tasks of one core each."""
     held = [holding() for _ in range(int(cores))]
@@ -33,7 +33,7 @@ def sent(snapshot: Snapshot, worker_id: str, number: int = 0, **facts: Any) -> S
 
 
 def test_a_worker_without_room_is_sent_as_many_as_it_may_have() -> None:
-    decisions = place(a_snapshot([a_shape()] * 6, [busy(ahead=4)]))
+    decisions = place(a_snapshot([a_shape()] * 6, [busy(ahead=2)]))
     assert ahead(decisions) == ["lab-1"] * 4
     assert decisions[0].summary == "placed on lab-1, next in line there"
     assert [d.outcome for d in decisions] == [Outcome.PLACED] * 4 + [Outcome.WAITING]
@@ -80,7 +80,7 @@ def test_a_job_that_waits_for_something_else_is_in_nobodys_way() -> None:
 
 def test_every_decision_is_made_again_from_what_it_saw() -> None:
     shapes = [a_shape(), a_shape(), a_shape(cpu_cores=2.0), a_shape(), a_shape()]
-    snapshot = a_snapshot(shapes, [busy(ahead=2), busy("lab-2", ahead=1)])
+    snapshot = a_snapshot(shapes, [busy(ahead=1), busy("lab-2", ahead=1, sent=[0])])
     for decision, seen in as_seen(snapshot, place(snapshot)):
         stored = record(decision, seen)
         assert replay(stored) == recorded(stored) == decision
@@ -120,10 +120,15 @@ def test_what_has_room_after_all_begins_oldest_first() -> None:
     assert to_begin(with_begun([view], [first]), [second]) == []
 
 
+def test_nobody_is_sent_behind_what_is_less_urgent() -> None:
+    for priority, expected in ((0, ["lab-1"]), (1, [])):
+        snapshot = a_snapshot([(a_shape(), {"priority": priority})], [busy(sent=[0, 3])])
+        assert ahead(place(snapshot)) == expected
+
+
 def test_how_many_depends_on_how_long_tasks_run() -> None:
-    assert depth(None, 2, 0, 0.05) == 0
-    assert depth(0.002, 2, 0, 0.05) == 2 * EACH
-    assert depth(0.02, 2, 0, 0.05) == 2 * 2
-    assert depth(0.06, 2, 0, 0.05) == 0
-    assert depth(0.002, 2, 5, 0.05) == 2 * EACH - 5
-    assert depth(0.0, 1, 9, 0.05) == 0
+    assert depth(None, 0.05) == 0
+    assert depth(0.002, 0.05) == EACH
+    assert depth(0.02, 0.05) == 2
+    assert depth(0.06, 0.05) == 0
+    assert depth(0.0, 0.05) == EACH

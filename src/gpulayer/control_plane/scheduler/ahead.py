@@ -23,13 +23,12 @@ _ROOM = frozenset({"cpu_cores", "memory"})
 """Checks that the end of a task of the same size makes pass."""
 
 
-def depth(pace: float | None, holding: int, sent: int, seconds: float) -> int:
-    """How many more jobs a worker may be sent: `seconds` of work for each task that holds something
-    there. `pace`: seconds that its newest tasks ran, or None."""
+def depth(pace: float | None, seconds: float) -> int:
+    """How many jobs a worker may be sent for each that runs: `seconds` of work. `pace`: seconds
+    that its newest tasks ran, or None."""
     if pace is None:
         return 0
-    each = EACH if pace * EACH <= seconds else int(seconds / pace)
-    return max(0, each * holding - sent)
+    return EACH if pace * EACH <= seconds else int(seconds / pace)
 
 
 def with_begun(views: Iterable[WorkerView], begun: Sequence[Sent]) -> tuple[WorkerView, ...]:
@@ -79,30 +78,30 @@ class Ahead:
 
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
-        self._left = {m.position: m.view.ahead for m in fleet.machines if m.view.ahead > 0}
+        self._sent = {m.position: len(m.view.sent) for m in fleet.machines if m.view.ahead > 0}
         self._waits: dict[Shape, int] = {}
         self._reserved = 0
         """Bits of the machines whose next room an earlier job waits for."""
 
-    def place(self, shape: Shape, columns: Sequence[Column]) -> tuple[Placement, ...]:
+    def place(
+        self, shape: Shape, columns: Sequence[Column], priority: int
+    ) -> tuple[Placement, ...]:
         """Where the next job of a shape that has no room now is sent; empty: nowhere."""
-        if not self._left or shape.nodes > 1 or shape.gpus:
+        if not self._sent or shape.nodes > 1 or shape.gpus:
             return ()
         size = (shape.cpu_cores, shape.memory_gb or 0.0)
         bits = self._waits_for_room(shape, columns) & ~self._reserved
-        able = [at for at in self._left if bits >> at & 1 and self._runs(at, size)]
+        able = [at for at in self._sent if bits >> at & 1 and self._takes(at, size, priority)]
         if not able:
             return ()
-        best = max(able, key=lambda at: (self._left[at], -at))
-        self._left[best] -= 1
-        if not self._left[best]:
-            del self._left[best]
+        best = max(able, key=lambda at: (self._left(at), -at))
+        self._sent[best] += 1
         worker_id = self._fleet.machines[best].view.worker_id
         return (Placement(worker_id, 0, *size, (), ahead=True),)
 
     def reserve(self, shape: Shape, columns: Sequence[Column]) -> None:
         """A job of that shape goes on waiting: nobody behind it passes it by."""
-        if self._left:
+        if self._sent:
             self._reserved |= self._waits_for_room(shape, columns)
 
     def _waits_for_room(self, shape: Shape, columns: Sequence[Column]) -> int:
@@ -111,6 +110,13 @@ class Ahead:
             self._waits[shape] = waiting_for_room(self._fleet, columns)
         return self._waits[shape]
 
-    def _runs(self, at: int, size: tuple[float, float]) -> bool:
-        held = self._fleet.machines[at].view.allocations
-        return any((a.cpu_cores, a.memory_gb) == size and not a.gpus for a in held)
+    def _left(self, at: int) -> int:
+        machine = self._fleet.machines[at]
+        return machine.view.ahead * machine.now.tasks - self._sent[at]
+
+    def _takes(self, at: int, size: tuple[float, float], priority: int) -> bool:
+        """Whether it may have one more, tasks of that size run there, and it would not stand
+        behind what is less urgent."""
+        view = self._fleet.machines[at].view
+        runs = any((a.cpu_cores, a.memory_gb) == size and not a.gpus for a in view.allocations)
+        return runs and self._left(at) > 0 and priority <= min(view.sent, default=priority)

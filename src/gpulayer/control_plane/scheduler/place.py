@@ -112,7 +112,8 @@ class Pass:
 
     def _sent_ahead(self, pending: Pending) -> Decision | None:
         """Of a job that has no room now."""
-        placements = self._ahead.place(self._shape(pending), self._columns[pending.shape_id])
+        columns = self._columns[pending.shape_id]
+        placements = self._ahead.place(self._shape(pending), columns, pending.priority)
         if not placements:
             return None
         verdicts = self._verdicts(pending, placements)

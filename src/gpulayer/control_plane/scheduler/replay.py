@@ -86,7 +86,8 @@ def as_seen(
         for placement in decision.placements:
             view = workers[placement.worker_id]
             if placement.ahead:
-                after = dataclasses.replace(view, ahead=view.ahead - 1)
+                sent = (*view.sent, pending[decision.job_id].priority)
+                after = dataclasses.replace(view, sent=sent)
             else:
                 held = (*view.allocations, _allocation(decision, placement))
                 after = dataclasses.replace(view, allocations=held)
