@@ -15,7 +15,7 @@ from gpulayer.cli.table import VERBS
 from gpulayer.errors import GPULayerError
 
 SHELL = frozenset(
-    "cd chmod df docker echo export kill ls mkdir mv pip podman python read sed tar unset".split()
+    "aws cd chmod curl df docker echo export kill ls mkdir mv pip podman python read sed tar unset".split()
 )
 """Other programs that a message may name."""
 STARTING = ("run", "submit", "plan")

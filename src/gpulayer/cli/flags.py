@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import shlex
@@ -158,10 +159,17 @@ def _json(text: str, flag: str, kind: type) -> Any:
     return value
 
 
+def _shown(parameter: click.Parameter) -> click.Parameter:
+    """As it stands among all flags."""
+    if isinstance(parameter, click.Option) and parameter.name != "target":
+        parameter = copy.copy(parameter)
+        parameter.hidden = False
+    return parameter
+
+
 def _help_all(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
     if wanted:
-        for parameter in ctx.command.params:
-            if isinstance(parameter, click.Option) and parameter.name != "target":
-                parameter.hidden = False
-        click.echo(ctx.get_help())
+        shown = copy.copy(ctx.command)
+        shown.params = [_shown(parameter) for parameter in shown.params]
+        click.echo(shown.get_help(ctx))
         ctx.exit()
