@@ -14,8 +14,8 @@ from gpulayer.cli.flags import spec_from
 from gpulayer.cli.table import VERBS
 from gpulayer.errors import GPULayerError
 
-SHELL = frozenset(
-    "aws cd chmod curl df docker echo export kill ls mkdir mv pip podman python read sed tar unset".split()
+SHELL = frozenset("aws cd chmod curl df docker echo export kill ls mkdir".split()) | frozenset(
+    "mv pip podman python read sed tar unset".split()
 )
 """Other programs that a message may name."""
 STARTING = ("run", "submit", "plan")
