@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from gpulayer.contracts.capabilities import GpuDevice, Interpreter, WorkerCapabilities
 from tests.simulation.engine import Engine
 from tests.simulation.machine import Plan
@@ -34,13 +36,11 @@ def draw_capabilities(engine: Engine, name: str) -> WorkerCapabilities:
     )
     cores = engine.rng.choice((1.0, 2.0, 4.0))
     return WorkerCapabilities(
-        name,
-        "linux",
-        "x86_64",
-        cores,
-        16.0,
-        100.0,
-        gpus=gpus,
-        interpreters=(TORCH,),
-        takes_ahead=engine.chance(0.8),
+        name, "linux", "x86_64", cores, 16.0, 100.0, gpus=gpus, interpreters=(TORCH,)
     )
+
+
+def draw_for_a_crowd(engine: Engine, name: str) -> WorkerCapabilities:
+    """Most workers can be sent tasks ahead of their room. Apart from the others, so that the runs
+    without that stay as they were, and what they find."""
+    return replace(draw_capabilities(engine, name), takes_ahead=engine.chance(0.8))

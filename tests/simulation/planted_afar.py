@@ -177,12 +177,12 @@ class DrainedLikeOthers(ControlPlane):
 
     def __init__(self, *ports: Any) -> None:
         super().__init__(*ports)
-        view = self._dispatcher._view
+        views = self._dispatcher._snapshots.views
 
         def not_draining(*seen: Any) -> Any:
-            return dataclasses.replace(view(*seen), draining=False)
+            return [dataclasses.replace(view, draining=False) for view in views(*seen)]
 
-        self._dispatcher._view = not_draining  # type: ignore[method-assign]
+        self._dispatcher._snapshots.views = not_draining  # type: ignore[method-assign]
 
 
 class HandsBackWhatRuns(Slots):

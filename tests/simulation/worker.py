@@ -48,6 +48,7 @@ class Worker:
         plan: Callable[[Engine], Plan] = draw_plan,
         capabilities: WorkerCapabilities | None = None,
         worker_id: str | None = None,
+        draw: Callable[[Engine, str], WorkerCapabilities] = draw_capabilities,
     ) -> None:
         """`plan` says what each process will do; by default that is drawn, and what it has.
         `worker_id`: of another machine, whose disk was copied to this one."""
@@ -69,7 +70,7 @@ class Worker:
         self._share = Share(engine, self.machine)
         """The agent's."""
         self.clock = EngineClock(engine, rate=engine.rng.uniform(0.97, 1.03), base=500.0)
-        self.capabilities = capabilities or draw_capabilities(engine, name)
+        self.capabilities = capabilities or draw(engine, name)
         physics.cores[name] = self.capabilities.cpu_cores
         self.truth: dict[str, bytearray] = {}
         """What each task printed, whoever still knows it."""

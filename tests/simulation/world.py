@@ -11,7 +11,12 @@ from typing import Any
 
 from gpulayer.control_plane.plane import ControlPlane
 from gpulayer.worker.agent import Agent
-from tests.simulation.drawn import draw_plan, draw_short_plan
+from tests.simulation.drawn import (
+    draw_capabilities,
+    draw_for_a_crowd,
+    draw_plan,
+    draw_short_plan,
+)
 from tests.simulation.engine import Engine
 from tests.simulation.faults import NONE, Faults
 from tests.simulation.invariants import Invariants
@@ -86,11 +91,10 @@ class World:
         self.network = Network(engine, self.host)
         self.network.faults = self.faults
         plan = draw_short_plan if parts.crowded else draw_plan
+        draw = draw_for_a_crowd if parts.crowded else draw_capabilities
+        seams = (engine, self.network, self.host, self.physics)
         names = [f"w{number}" for number in range(rng.choice(parts.workers))]
-        self.workers = [
-            Worker(name, engine, self.network, self.host, self.physics, parts.agent, plan)
-            for name in names
-        ]
+        self.workers = [Worker(name, *seams, parts.agent, plan, draw=draw) for name in names]
         gpus = any(len(worker.capabilities.gpus or ()) == 2 for worker in self.workers)
         nodes = min(len(names), 3)
         kinds = (parts.saves, parts.crowded)
