@@ -10,7 +10,7 @@ from tests.simulation.planted_checkpoints import BUGS_OF_CHECKPOINTS
 from tests.simulation.seams import Bug
 from tests.simulation.world import run
 
-SEEDS = 60
+SEEDS = 120
 
 
 @pytest.mark.parametrize(
