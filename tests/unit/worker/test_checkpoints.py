@@ -118,9 +118,9 @@ def aged(path: Path, seconds: float = 60.0) -> None:
 def test_a_still_folder_is_kept_once_and_again_when_it_has_changed(desk: Desk) -> None:
     (desk.folder / "w").write_bytes(b"one")
     desk.begin()
-    desk.plane.wait(lambda: len(desk.plane.kept) == 1)
+    desk.plane.wait(lambda: len(desk.plane.kept) >= 1)
     (desk.folder / "v").write_bytes(b"two")
-    desk.plane.wait(lambda: len(desk.plane.kept) == 2)
+    desk.plane.wait(lambda: len(desk.plane.kept) >= 2)
     assert desk.plane.kept == [{"w": b"one"}, {"w": b"one", "v": b"two"}]
     assert desk.plane.sent == 2, "what is known is not sent again"
     first, second = desk.plane.messages
@@ -150,7 +150,7 @@ def test_a_file_that_is_half_written_is_never_kept_however_long_its_writer_rests
         writer.stdin.write(b"x")
         writer.stdin.flush()
         writer.stdout.readline()
-        desk.plane.wait(lambda: len(desk.plane.kept) == 2)
+        desk.plane.wait(lambda: len(desk.plane.kept) >= 2)
         assert desk.plane.kept[1] == {"old": b"half and half"}
         writer.stdin.write(b"x")
 
@@ -189,7 +189,7 @@ def test_a_job_that_replaces_its_file_all_the_time_is_kept_too(desk: Desk) -> No
     saving.start()
     try:
         desk.begin()
-        desk.plane.wait(lambda: len(desk.plane.kept) == 3)
+        desk.plane.wait(lambda: len(desk.plane.kept) >= 3)
     finally:
         is_over.set()
         saving.join()
