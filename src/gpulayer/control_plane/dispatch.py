@@ -187,7 +187,8 @@ class Dispatcher:
                 for worker_id, work in tasks:
                     given.setdefault(worker_id, []).append(work)
             tx.put_decision(decision, at=now, inputs={"snapshot": seen})
-        for one in scheduled.to_recall([one for one in sent if one not in begun]):
+        began = {one.task_id for one in begun}
+        for one in scheduled.to_recall([one for one in sent if one.task_id not in began]):
             commit(tx, rules.recalled(TaskId(one.task_id)))
             topics.add(worker_topic(one.worker_id))
         topics |= self._ask_about(shapes[shape_id].interpreter for shape_id in said)

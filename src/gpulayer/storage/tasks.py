@@ -39,6 +39,7 @@ _CANCELLING = (
     " WHERE tasks.worker_id = ? AND tasks.state IN ('assigned', 'running')"
     " AND jobs.cancel_mode IS NOT NULL ORDER BY tasks.fence"
 )
+# Live first, then assigned: so it walks the index of the few that live.
 _SENT = (
     "SELECT tasks.id, jobs.id, tasks.worker_id, jobs.shape_id, jobs.priority, tasks.cpu_cores,"
     " tasks.memory_gb, tasks.phase FROM tasks JOIN jobs ON jobs.id = tasks.job_id"

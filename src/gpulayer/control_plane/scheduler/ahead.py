@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from gpulayer.contracts.decision import Allocation, Fit, Placement, Sent, Shape, WorkerView
 from gpulayer.contracts.ids import WorkerId
 from gpulayer.control_plane.scheduler.columns import Column, Fleet
-from gpulayer.control_plane.scheduler.views import micro
+from gpulayer.control_plane.scheduler.views import machines_of, micro
 
 EACH = 4
 """Most jobs that are sent ahead of one that runs."""
@@ -48,18 +48,18 @@ def with_begun(views: Iterable[WorkerView], begun: Sequence[Sent]) -> tuple[Work
 def to_begin(views: Iterable[WorkerView], sent: Sequence[Sent]) -> list[Sent]:
     """Those for which their worker has room now: what was in its way was of another size, or ended
     before they came. Oldest first."""
+    waiting: dict[WorkerId, list[Sent]] = {}
+    for one in sent:
+        if not one.is_recalled:
+            waiting.setdefault(one.worker_id, []).append(one)
     found: list[Sent] = []
-    for view in views:
-        mine = [s for s in sent if s.worker_id == view.worker_id and not s.is_recalled]
-        if not mine:
-            continue
-        caps, held = view.capabilities, view.allocations
-        cores = micro(caps.cpu_cores) - sum(micro(a.cpu_cores) for a in held)
-        memory = micro(caps.memory_gb or 0.0) - sum(micro(a.memory_gb) for a in held)
-        for one in mine:
-            if micro(one.cpu_cores) <= cores and micro(one.memory_gb) <= max(memory, 0):
-                cores -= micro(one.cpu_cores)
-                memory -= micro(one.memory_gb)
+    for machine in machines_of(view for view in views if view.worker_id in waiting):
+        for one in waiting[machine.view.worker_id]:
+            free = machine.now.amounts
+            if micro(one.cpu_cores) <= free.free_cores and micro(one.memory_gb) <= max(
+                free.free_memory, 0
+            ):
+                machine.take(Placement(one.worker_id, 0, one.cpu_cores, one.memory_gb, ()))
                 found.append(one)
     return found
 

@@ -24,7 +24,6 @@ from gpulayer.control_plane.scheduler import explain
 from gpulayer.control_plane.scheduler.ahead import Ahead, waiting_for_room
 from gpulayer.control_plane.scheduler.columns import Column, Fleet, positions
 from gpulayer.control_plane.scheduler.gang import Candidates
-from gpulayer.control_plane.scheduler.views import Machine
 
 
 def place(snapshot: Snapshot) -> tuple[Decision, ...]:
@@ -79,21 +78,22 @@ class Pass:
         """Of what was sent ahead, what could begin elsewhere by now, and what a job of higher
         priority waits for the room of."""
         known = {machine.view.worker_id: machine for machine in self._fleet.machines}
+        there = [one for one in sent if not one.is_recalled and one.worker_id in known]
+        least = min((one.priority for one in there), default=0)
+        urgent = [
+            (pending.priority, waiting_for_room(self._fleet, self._columns[pending.shape_id]))
+            for pending in self._waiting
+            if there and pending.priority > least
+        ]
         return [
             one
-            for one in sent
-            if not one.is_recalled
-            and one.worker_id in known
-            and self._is_better_back(one, known[one.worker_id])
+            for one in there
+            if any(p > one.priority and bits & known[one.worker_id].bit for p, bits in urgent)
+            or self._could_begin_elsewhere(one)
         ]
 
-    def _is_better_back(self, one: Sent, machine: Machine) -> bool:
-        for pending in self._waiting:
-            if pending.priority <= one.priority:
-                break
-            waits = waiting_for_room(self._fleet, self._columns[pending.shape_id])
-            if waits & machine.bit:
-                return True
+    def _could_begin_elsewhere(self, one: Sent) -> bool:
+        """And takes the room, so that no other is asked back for it."""
         placements = self._candidates_of(one.shape_id).pick()
         if not placements or placements[0].worker_id == one.worker_id:
             return False
