@@ -13,7 +13,7 @@ import pytest
 
 from gpulayer.api.endpoints import parse
 from gpulayer.errors import GPULayerError
-from tests.support.local_home import SECONDS
+from tests.support.local_home import SECONDS, watched
 from tests.support.served import Served
 
 pytestmark = pytest.mark.e2e
@@ -43,9 +43,9 @@ def test_a_running_job_does_not_notice_who_is_the_plane(home: Served) -> None:
     job = ("sh", "-c", "echo began; read x < ../go; echo went $x; exit 5")
     with home.popen(*job, stdout=subprocess.PIPE) as attached:
         home.until_running(1)
-        local = home.pid("plane")
-        home.begin()
-        assert home.pid("plane") != local
+        with watched(home.pid("plane")) as gone:
+            home.begin()
+            assert gone(SECONDS)
         assert home.wire().call("GET", "/v1/version")["kind"] == "serve"
         assert home.admin.call("GET", "/v1/jobs")["jobs"][0]["state"] == "running"
         assert home.end() == 0
