@@ -266,7 +266,7 @@ class Agent:
         self.slots.take_room(now)
         if self._supervised:
             out += self.slots.startable()
-        for slot in self.slots.all:
+        for slot in (slot for slot in self.slots.all if slot.phase != "waiting"):
             out += self._log(slot, now)
         return out + self._talk(now) if self._listed else out
 

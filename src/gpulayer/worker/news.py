@@ -13,7 +13,7 @@ from gpulayer.worker.slot import Slot
 from gpulayer.worker.slots import Slots
 
 START_NEWS_SECONDS = 0.02
-END_NEWS_SECONDS = 0.01
+END_NEWS_SECONDS = 0.02
 REPORT_BYTES = 8 << 20
 """A report is closed once it is longer; a plane refuses those of 64 MiB and more."""
 _OUTPUT_BYTES = 300

@@ -54,21 +54,26 @@ class Slots:
     def has_followers(self) -> bool:
         """Whether more tasks wait for the room of others than run, so that no room stays empty
         while an end is on its way."""
-        if not any(slot.ahead for slot in self.all):
-            return False
-        waiting = sum(slot.ahead and slot.phase == "waiting" for slot in self.all)
-        return waiting > sum(slot.lives for slot in self.all)
+        surplus = 0
+        for slot in self.all:
+            if slot.phase == "waiting":
+                surplus += slot.ahead
+            elif slot.phase != "exited":
+                surplus -= 1
+        return surplus > 0
 
     def take_room(self, now: float) -> None:
         """The oldest task that was sent ahead takes the room of one of its size that has ended,
         while the plane has not heard of that: from then on the room is the plane's to give."""
-        for slot in self.all:
-            if slot.ended:
-                slot.ended_seen = min(slot.ended_seen, now)
+        left = [slot for slot in self.all if slot.exit is not None and slot.ended]
+        for slot in left:
+            slot.ended_seen = min(slot.ended_seen, now)
+        left = [slot for slot in left if slot.leaves]
+        for slot in self.all if left else ():
             if not slot.ahead or slot.phase != "waiting":
                 continue
-            for other in self.all:
-                if other.leaves and other.size == slot.size:
+            for other in left:
+                if other.has_room and other.size == slot.size:
                     other.has_room = slot.ahead = False
                     break
 

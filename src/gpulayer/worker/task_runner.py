@@ -41,6 +41,7 @@ from gpulayer.worker.steps import (
     workspace,
 )
 from gpulayer.worker.steps.plan import UNWATCHED, TaskPlan, Watch
+from gpulayer.worker.steps.spares import Spares
 from gpulayer.worker.supervisor_link import SupervisorGone
 
 GRACE_SECONDS = 10.0
@@ -89,6 +90,7 @@ class TaskRunner:
         """`folder` holds one folder per task. `environ`, `interpreter`, the name `worker`,
         `data` (where each data set is) and `secrets_allowed` (None: none) are the worker's."""
         self._folder = folder
+        self._spares = Spares(folder)
         self._clock = clock
         self._artifacts = artifacts
         self._interpreter = interpreter
@@ -124,6 +126,7 @@ class TaskRunner:
             self._book,
             self._data,
             self._images,
+            self._spares.take,
         )
         told = self._told_steps(assignment)
         spent: dict[str, float] = {}
@@ -168,7 +171,7 @@ class TaskRunner:
             return None
         if not note.get("folder"):
             return None  # it ran in its workspace, where something may be left
-        if not workspace.drop_empty(plan.outputs(self._folder_of(order.task_id))):
+        if not workspace.is_empty(plan.outputs(self._folder_of(order.task_id))):
             return None
         return ending.of_process(order.exit)
 
@@ -207,8 +210,10 @@ class TaskRunner:
         return told
 
     def forget_empty(self, task_id: str) -> bool:
-        """Remove what is left where that is nothing but empty folders; False: `forget` must."""
-        return workspace.remove_empty(self._folder_of(task_id))
+        """Keep what is left for another task, or remove it, where that is nothing but empty
+        folders; False: `forget` must."""
+        folder = self._folder_of(task_id)
+        return self._spares.keep(folder) or workspace.remove_empty(folder)
 
     def forget(self, task_id: str) -> None:
         workspace.let_go(self._folder_of(task_id))

@@ -22,6 +22,7 @@ from gpulayer.contracts.messages import (
     TaskReport,
 )
 from gpulayer.control_plane.plane import ControlPlane
+from gpulayer.control_plane.scheduler.ahead import EACH
 from gpulayer.control_plane.submission import Submission
 from gpulayer.control_plane.wakeups import Wakeups
 from gpulayer.storage.logs import LogFolder
@@ -102,7 +103,7 @@ def submit(plane: ControlPlane, count: int, **spec: Any) -> list[str]:
     return [job.id for job in plane.submit([Submission({**command, **spec})] * count).result(0)]
 
 
-def full(plane: ControlPlane, queued: int = 40) -> Worker:
+def full(plane: ControlPlane, queued: int = 80) -> Worker:
     """A worker that has shown how short its tasks are, with a queue behind it."""
     worker = Worker(plane)
     submit(plane, queued)
@@ -115,15 +116,15 @@ def full(plane: ControlPlane, queued: int = 40) -> Worker:
 
 def test_short_tasks_share_reports_and_commits(plane: ControlPlane, counts: Counter[str]) -> None:
     worker = full(plane)
-    assert (len(worker.running), len(worker.waiting)) == (2, 8)
+    assert (len(worker.running), len(worker.waiting)) == (2, 2 * EACH)
     counts.clear()
     reports = 0
     while worker.running:
-        worker.end(6)
+        worker.end(2 * EACH - 2)
         reports += 1
-    assert plane.counts()["succeeded"] == 40
+    assert plane.counts()["succeeded"] == 80
     assert counts["committed"] == reports <= 8
-    assert counts["statement"] < 24 * 39
+    assert counts["statement"] < 24 * 79
 
 
 def test_a_worker_that_cannot_wait_or_whose_tasks_are_long_is_sent_nothing(

@@ -16,7 +16,7 @@ from gpulayer.contracts.ids import WorkerId
 from gpulayer.control_plane.scheduler.columns import Column, Fleet
 from gpulayer.control_plane.scheduler.views import machines_of, micro
 
-EACH = 4
+EACH = 8
 """Most jobs that are sent ahead of one that runs."""
 
 _ROOM = frozenset({"cpu_cores", "memory"})

@@ -54,6 +54,8 @@ class TaskPlan:
     data: Mapping[str, str] = field(default_factory=dict)
     """Data sets that the worker has declared: where each is."""
     images: Images | None = None
+    take_spare: Callable[[str], bool] = lambda folder: False
+    """Whether an empty folder that stood ready is now there, with its output folder in it."""
 
     argv: list[str] = field(default_factory=list)
     set: dict[str, str] = field(default_factory=dict)

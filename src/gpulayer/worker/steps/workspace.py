@@ -18,12 +18,11 @@ def make(task: TaskPlan) -> None:
     """Empty, also where an earlier try of the same task left something. A job with no terminal
     behind it runs in its workspace. One that runs in a folder of its user's has the task's own
     folder for one: each folder more costs a short command a fiftieth of all its work."""
-    try:
-        os.mkdir(task.folder, 0o700)
-    except OSError:
+    paths = []
+    if not task.take_spare(task.folder):
         os.makedirs(task.folder, 0o700, exist_ok=True)
+        paths.append(plan.outputs(task.folder))
     task.undo.callback(remove, task.folder)
-    paths = [plan.outputs(task.folder)]
     if task.spec.get("inputs") or not task.in_place:
         paths.append(plan.inputs(task.folder))
     if not task.in_place:
@@ -67,10 +66,20 @@ def remove(folder: str) -> None:
 
 def remove_empty(folder: str) -> bool:
     """The same where nothing was left in the output folder and beside it; False: something was."""
-    return drop_empty(folder) or (drop_empty(plan.outputs(folder)) and drop_empty(folder))
+    return _drop_empty(folder) or (_drop_empty(plan.outputs(folder)) and _drop_empty(folder))
 
 
-def drop_empty(folder: str) -> bool:
+def is_empty(folder: str) -> bool:
+    """Whether it is gone, or a folder with nothing in it."""
+    try:
+        return stat.S_ISDIR(os.lstat(folder).st_mode) and not os.listdir(folder)
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+
+
+def _drop_empty(folder: str) -> bool:
     """Whether it was a folder with nothing in it; then it is gone."""
     try:
         os.rmdir(folder)
