@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict
 
 from benchmarks import (
+    bundles,
     channel,
     command_line,
     commands,
@@ -37,6 +38,7 @@ SUITES: dict[str, Callable[[dict[str, str]], Iterator[Figure]]] = {
     "channel": channel.figures,
     "store": store.figures,
     "images": images.figures,
+    "bundles": bundles.figures,
     "transfers": transfers.figures,
 }
 

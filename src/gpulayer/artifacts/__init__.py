@@ -9,7 +9,8 @@
     collect     what a job left in its output folder, into a store
     cut         a folder as it is at one moment, while somebody may be writing in it
     bundle      build_source_bundle: a folder of source as one deterministic archive
-    listing       which of its files are source; `ignoring` has the patterns, `seen` the memory
+    listing       which of its files are source; `ignoring` has the patterns
+    witness       what a listing was told; `seen` remembers it and the files, in a `seen_file`
     zip_layout    the bytes of our archives
     extract     extract_bundle: an archive from anybody into a fresh folder, or nothing
     strict_zip    the reader that refuses what is not exactly ours

@@ -11,7 +11,7 @@ from typing import NoReturn
 
 from gpulayer.artifacts import zip_layout as layout
 from gpulayer.artifacts.listing import Found, Listing, leaving_out, list_source
-from gpulayer.artifacts.seen import NOTHING_SEEN, Contents, Seen
+from gpulayer.artifacts.seen import NOTHING_SEEN, Asked, Contents, Seen
 from gpulayer.artifacts.strict_zip import one_name
 from gpulayer.artifacts.zip_layout import Entry
 from gpulayer.contracts import limits
@@ -82,6 +82,13 @@ def build_source_bundle(
     """
     folder = os.path.realpath(folder)
     _require_own_folder(folder, os.path.expanduser("~") if home is None else home)
+    key = os.path.join(folder, within)
+    barred = sorted(map(os.path.realpath, without))
+    asked = Asked(folder, key, repr((is_data, barred)))
+    same = seen.same(asked)
+    if same is not None:
+        entries, digest = same.contents
+        return Bundle(folder, digest, layout.size_of(entries), entries, same.left_out)
     listing = _listed(folder, within, without, is_data)
     most = limits.FOLDER_BYTES if is_data else limits.SOURCE_BYTES
     require_limits(folder, listing, most)
@@ -93,11 +100,8 @@ def build_source_bundle(
             why="so the folder could not be unpacked there",
             hint=leaving_out(folder, twins[0]),
         )
-    key = os.path.join(folder, within)
-    contents = seen.look(key, listing.files)
-    if contents is None:
-        contents = _read(folder, listing.files)
-        seen.keep(key, listing.files, contents)
+    contents = seen.look(asked, listing.files) or _read(folder, listing.files)
+    seen.keep(asked, listing, contents)
     entries, digest = contents
     return Bundle(folder, digest, layout.size_of(entries), entries, listing.say_left_out())
 

@@ -11,12 +11,12 @@ from __future__ import annotations
 import os
 import shlex
 import stat
-import subprocess
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from gpulayer.artifacts.ignoring import Rules
+from gpulayer.artifacts.witness import LINK, Witness
 from gpulayer.contracts import limits
 from gpulayer.contracts.safe_paths import path_fault
 from gpulayer.errors import RefusedError
@@ -24,7 +24,6 @@ from gpulayer.errors import RefusedError
 IGNORE_FILE = ".gpulayerignore"
 _MOST_SEEN = 10 * limits.SOURCE_ENTRIES
 """A folder with more is refused without looking further."""
-_GIT_SECONDS = 120
 _NAMED = 3
 
 
@@ -45,6 +44,8 @@ class Listing:
     left_out: dict[str, dict[str, None]] = field(default_factory=dict)
     """Reason -> names, folders with a slash at their end. What is found everywhere is named once,
     without where."""
+    witness: Witness = field(default_factory=Witness)
+    """Of what it was told, and so follows from."""
 
     def leave(self, path: str, why: str) -> None:
         if why in (_VERSION_CONTROL, _CACHE):
@@ -61,16 +62,23 @@ class Listing:
         return ", ".join(said)
 
 
-def list_source(folder: str, without: Iterable[str] = (), *, is_data: bool = False) -> Listing:
-    """Every source file below `folder`. `without`: real paths that are left out, with all below.
-    `is_data`: git's rules are not for it.
+def list_source(
+    folder: str,
+    without: Iterable[str] = (),
+    *,
+    is_data: bool = False,
+    witness: Witness | None = None,
+) -> Listing:
+    """Every source file below `folder`. `without`: paths that are left out, with all below.
+    `is_data`: git's rules are not for it. `witness` is asked, and keeps what it answered.
 
     Raises RefusedError `source-refused`, or `too-large` when there is no end to it.
     """
-    listing = Listing()
-    own = Rules(_lines(os.path.join(folder, IGNORE_FILE)))
+    folder = os.path.realpath(folder)
+    listing = Listing(witness=witness or Witness())
+    own = _rules(folder, IGNORE_FILE, listing)
     barred = {os.path.realpath(path) for path in without}
-    by_git = not is_data and _is_in_repository(folder)
+    by_git = not is_data and _is_in_repository(folder, listing.witness)
     paths = _by_git(folder, own, listing) if by_git else None
     if paths is None:
         above: list[tuple[str, Rules]] | None = None if is_data else []
@@ -94,9 +102,8 @@ def leaving_out(folder: str, *names: str) -> str:
 # --- git ------------------------------------------------------------------------------------
 
 
-def _is_in_repository(folder: str) -> bool:
-    path = os.path.realpath(folder)
-    while not os.path.exists(os.path.join(path, ".git")):
+def _is_in_repository(path: str, witness: Witness) -> bool:
+    while not witness.has(os.path.join(path, ".git")):
         path, before = os.path.dirname(path), path
         if path == before:
             return False
@@ -106,13 +113,10 @@ def _is_in_repository(folder: str) -> bool:
 def _by_git(folder: str, own: Rules, listing: Listing) -> list[str] | None:
     """What git knows or would add, and what it leaves out. None where git is of no help: it is
     not here, does not trust the folder, or ignores all of it."""
-    ignored = ("-o", "-i", "--exclude-standard")
-    asked = [
-        _ls_files(folder, "-c", "-o", "--exclude-standard"),
-        _ls_files(folder, *ignored, "--directory"),
-        *([_ls_files(folder, *ignored)] if own.brings_back else []),
-    ]
-    answers = [_answer(child) for child in asked]
+    asked = ["-c -o --exclude-standard", "-o -i --exclude-standard --directory"]
+    if own.brings_back:
+        asked.append("-o -i --exclude-standard")
+    answers = listing.witness.git_files(folder, *asked)
     kept, left, back = answers[0], answers[1], answers[-1] if own.brings_back else []
     if not kept or left is None or back is None:
         return None
@@ -123,48 +127,23 @@ def _by_git(folder: str, own: Rules, listing: Listing) -> list[str] | None:
     return [*kept, *back]
 
 
-def _ls_files(folder: str, *options: str) -> subprocess.Popen[bytes] | None:
-    # A repository may name a program to run (core.fsmonitor), and so may variables of a hook.
-    words = ["git", "-c", "core.fsmonitor=false", "ls-files", "-z", *options]
-    names = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX")
-    environ = {name: value for name, value in os.environ.items() if name not in names}
-    try:
-        return subprocess.Popen(
-            words, cwd=folder, env=environ, stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-        )  # fmt: skip
-    except FileNotFoundError:
-        return None
-
-
-def _answer(child: subprocess.Popen[bytes] | None) -> list[str] | None:
-    if child is None:
-        return None
-    try:
-        out, _ = child.communicate(timeout=_GIT_SECONDS)
-    except subprocess.TimeoutExpired:
-        child.kill()
-        child.communicate()
-        return None
-    if child.returncode:
-        return None
-    return [os.fsdecode(path) for path in dict.fromkeys(out.split(b"\0")) if path]
-
-
 def _take(
     folder: str, below: str, paths: list[str], own: Rules, barred: set[str], listing: Listing
 ) -> None:
     environments = {
         path.removesuffix("pyvenv.cfg") for path in paths if path.endswith("/pyvenv.cfg")
     }
+    links: dict[str, bool] = {"": False}
     for path in paths:
         if _taken(path, environments, listing):
+            continue
+        if _is_below_link(folder, path.rstrip("/").rpartition("/")[0], links, listing):
             continue
         if own.fate(path):
             listing.leave(path, IGNORE_FILE)
         elif not _barred(os.path.join(folder, path), barred):
             _add(folder, path.rstrip("/"), barred, listing)
-    if os.path.exists(os.path.join(folder, ".git")):
+    if listing.witness.has(os.path.join(folder, ".git")):
         listing.leave(".git/", _VERSION_CONTROL)
 
 
@@ -182,6 +161,18 @@ def _taken(path: str, environments: set[str], listing: Listing) -> bool:
     if why:
         listing.leave(path, why)
     return why is not None
+
+
+def _is_below_link(folder: str, below: str, links: dict[str, bool], listing: Listing) -> bool:
+    """Whether `below` is a link, or in one: git goes on knowing what was in a folder that gave its
+    name to a link, and what is there now is not of this folder."""
+    if below not in links:
+        links[below] = _is_below_link(folder, below.rpartition("/")[0], links, listing)
+        if not links[below]:
+            links[below] = listing.witness.kind(os.path.join(folder, below)) == LINK
+            if links[below]:
+                listing.leave(below, "a link")
+    return links[below]
 
 
 def _barred(path: str, barred: set[str]) -> bool:
@@ -207,28 +198,26 @@ def _walk(
     do not count.
     `is_ignored`: one of them leaves this folder out; we are here for what is brought back."""
     try:
-        with os.scandir(os.path.join(folder, below)) as found:
-            entries = sorted(found, key=lambda entry: entry.name)
+        names = set(listing.witness.names(os.path.join(folder, below)))
     except OSError as error:
         raise _unreadable(folder, below, error) from error
-    names = {entry.name for entry in entries}
-    if below and ("pyvenv.cfg" in names or "conda-meta" in names):
+    if below and not names.isdisjoint(("pyvenv.cfg", "conda-meta", "conda-meta/")):
         listing.leave(below, _ENVIRONMENT)
         return
     if above is not None and ".gitignore" in names:
-        lines = _lines(os.path.join(folder, below, ".gitignore"))
-        above = [*above, (below, Rules(lines))]
-    for entry in entries:
-        path = below + entry.name
-        is_folder = entry.is_dir(follow_symlinks=False)
-        why = never_source(entry.name)
+        above = [*above, (below, _rules(folder, below + ".gitignore", listing))]
+    for shown in sorted(names):
+        name = shown.removesuffix("/")
+        path = below + name
+        is_folder = name != shown
+        why = never_source(name)
         verdict = own.leaves_out(path, is_folder=is_folder)
         ignored = verdict is None and (is_ignored or _by_rules(path, is_folder, above or []))
         if why is None and (verdict or ignored):
             why = IGNORE_FILE if verdict else ".gitignore"
         if why and not is_ignored:
-            listing.leave(path + "/" * is_folder, why)
-        if _barred(os.path.realpath(entry.path), barred):
+            listing.leave(below + shown, why)
+        if _barred(os.path.join(folder, path), barred):
             continue
         if is_folder and (not why or (ignored and own.brings_back)):
             _walk(folder, path + "/", above, own, barred, listing, is_ignored=ignored)
@@ -251,18 +240,22 @@ def _add(folder: str, path: str, barred: set[str], listing: Listing) -> None:
     whole = os.path.join(folder, path)
     try:
         found = os.lstat(whole)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
+        listing.witness.odd(whole, None)
         return  # git knows it, and it was deleted
     except OSError as error:
         raise _unreadable(folder, path, error) from error
+    is_safe = path_fault(path) is None
+    if not stat.S_ISREG(found.st_mode) or not is_safe:
+        listing.witness.odd(whole, found)
     if stat.S_ISDIR(found.st_mode):  # a repository inside this one
-        inner = list_source(whole, barred)
+        inner = list_source(whole, barred, witness=listing.witness)
         listing.files += [one._replace(path=f"{path}/{one.path}") for one in inner.files]
         return
     if not stat.S_ISREG(found.st_mode):
         listing.leave(path, "a link" if stat.S_ISLNK(found.st_mode) else "not a file")
         return
-    if path_fault(path) is not None:
+    if not is_safe:
         listing.leave(path, "a name that a file elsewhere cannot have")
         return
     if len(listing.files) >= _MOST_SEEN:
@@ -281,12 +274,11 @@ def never_source(name: str) -> str | None:
     return _NEVER.get(name) or (_CACHE if name.endswith((".pyc", ".pyo")) else None)
 
 
-def _lines(path: str) -> Iterator[str]:
+def _rules(folder: str, path: str, listing: Listing) -> Rules:
     try:
-        with open(path, encoding="utf-8", errors="surrogateescape") as file:
-            yield from file
-    except (FileNotFoundError, IsADirectoryError):
-        return
+        return Rules(listing.witness.lines(os.path.join(folder, path)))
+    except OSError as error:
+        raise _unreadable(folder, path, error) from error
 
 
 def _unreadable(folder: str, path: str, error: OSError) -> RefusedError:

@@ -15,7 +15,6 @@ from gpulayer.artifacts import build_source_bundle, extract_bundle, zip_layout a
 from gpulayer.artifacts.bundle import Bundle, require_limits
 from gpulayer.artifacts.ignoring import Rules
 from gpulayer.artifacts.listing import Found, Listing
-from gpulayer.artifacts.seen import Contents, SeenFolders
 from gpulayer.artifacts.zip_layout import Entry
 from gpulayer.contracts import limits
 from gpulayer.errors import NotFoundError, RefusedError
@@ -322,70 +321,3 @@ def test_so_many_files_and_no_more(folder: Path, more: int):
 
 def found(path: str, size: int) -> Found:
     return Found(path, size, False, (0, 0, 0))
-
-
-# --- what was seen ----------------------------------------------------------------------------
-
-
-class Watched(SeenFolders):
-    """Counts how often it knew the answer."""
-
-    known = 0
-
-    def look(self, folder: str, files: list[Found]) -> Contents | None:  # type: ignore[override]
-        found = super().look(folder, files)
-        self.known += found is not None
-        return found
-
-
-def seen(tmp_path: Path, later: float = 1e6) -> Watched:
-    return Watched(str(tmp_path / "seen"), os.stat(tmp_path).st_mtime + later)
-
-
-def test_an_unchanged_folder_is_not_read_again(folder: Path, tmp_path: Path):
-    memory = seen(tmp_path)
-    first = build_source_bundle(folder, seen=memory)
-    second = build_source_bundle(folder, seen=memory)
-    assert memory.known == 1
-    assert second == first
-    assert b"".join(second.chunks()) == b"".join(first.chunks())
-
-
-def test_a_change_is_noticed_though_size_and_time_are_set_back(folder: Path, tmp_path: Path):
-    memory = seen(tmp_path)
-    first = build_source_bundle(folder, seen=memory)
-    before = os.stat(folder / "train.py")
-    (folder / "train.py").write_bytes(b"print(2)\n")
-    os.utime(folder / "train.py", ns=(before.st_atime_ns, before.st_mtime_ns))
-    assert build_source_bundle(folder, seen=memory).digest != first.digest
-    (folder / "Z").chmod(0o755)
-    assert build_source_bundle(folder, seen=memory).entries[0].executable
-    (folder / "Z").unlink()
-    assert "Z" not in paths(build_source_bundle(folder, seen=memory))
-    assert memory.known == 0
-
-
-def test_what_changed_a_moment_ago_is_read_again(folder: Path, tmp_path: Path):
-    memory = seen(tmp_path, later=1.0)
-    for _ in range(2):
-        build_source_bundle(folder, seen=memory)
-    assert memory.known == 0
-
-
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"folder": 1}', '{"files": [[]]}'])
-def test_a_damaged_memory_is_none(folder: Path, tmp_path: Path, text: str):
-    memory = seen(tmp_path)
-    digest = build_source_bundle(folder, seen=memory).digest
-    for file in (tmp_path / "seen").iterdir():
-        file.write_text(text)
-    assert build_source_bundle(folder, seen=memory).digest == digest
-    assert memory.known == 0
-
-
-def test_the_memory_does_not_grow_without_end(folder: Path, tmp_path: Path):
-    memory = seen(tmp_path)
-    for number in range(70):
-        made = tmp_path / "many" / str(number)
-        made.mkdir(parents=True)
-        build_source_bundle(made, seen=memory)
-    assert len(list((tmp_path / "seen").iterdir())) == 64
