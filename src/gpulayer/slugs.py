@@ -72,7 +72,7 @@ _TABLE: tuple[Slug, ...] = (
     Slug("unsafe-path", SpecError, 2, 125, 422,
          "A path of the job leaves its own folder. Use a relative path such as data/x."),
     Slug("invalid-file", SpecError, 2, 125, 422,
-         "The job file is not JSON or YAML that can be read. The message names the line."),
+         "A job, a trace or a fleet cannot be read from its file. The message names the line."),
     Slug("not-yet", RefusedError, 2, 125, 501,
          "The field is part of the contract, but this version does not act on it yet. It is "
          "refused so that nothing is silently ignored. Leave it out."),

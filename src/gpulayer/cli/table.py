@@ -33,6 +33,7 @@ VERBS: tuple[Verb, ...] = (
     Verb("submit", "Start work", "Queue a command, function or job file.", "submit"),
     Verb("launch", "Start work", "Run a training script on several processes.", "launch"),
     Verb("plan", "Start work", "Say where a job would run, and why.", "plan"),
+    Verb("simulate", "Look", "Replay a trace of jobs on a fleet.", "simulate", rare=True),
     Verb("ps", "Look", "List jobs that are waiting or running.", "ps"),
     Verb("status", "Look", "Show one job.", "status"),
     Verb("logs", "Look", "Print what a job wrote.", "logs"),
@@ -197,6 +198,17 @@ FLAGS: dict[str, Flag] = {
                          is_flag=True, advanced=True),
     "node": _flag("--node", about="Node of a job on several machines; 0.", metavar="N",
                   type=click.IntRange(0)),
+    "trace": _flag("--trace", about="The jobs: a CSV file with job_id, submission_time, duration "
+                   "and num_gpu.", metavar="FILE"),
+    "fleet": _flag("--fleet", about="The machines: a JSON or YAML file.", metavar="FILE"),
+    "policy": _flag("--policy", about="gpulayer, easy or fifo; all three.", metavar="NAME",
+                    multiple=True, type=click.Choice(["gpulayer", "easy", "fifo"])),
+    "limits": _flag("--limits", about="What jobs promise to run at most: exact, none, or so many "
+                    "times what they run; exact.", metavar="exact|none|N", default="exact"),
+    "packing": _flag("--strategy", about="Strategy of the jobs: first_fit, spread or "
+                     "most_free_memory; first_fit.", metavar="NAME",
+                     type=click.Choice(["first_fit", "spread", "most_free_memory"]),
+                     default="first_fit"),
     # Machines
     "login_name": _flag("--name", about="What you call that server; its own name.",
                         metavar="NAME"),

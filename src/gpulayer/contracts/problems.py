@@ -50,8 +50,9 @@ def problems_in(model: type[BaseModel], data: Any) -> list[tuple[Path, Problem]]
     return found
 
 
-def spec_error(problems: Sequence[Problem], file: str = "") -> SpecError:
-    """One error for all problems, of which at least one is given. It lists `limits.PROBLEMS`."""
+def spec_error(problems: Sequence[Problem], file: str = "", *, hint: str = "") -> SpecError:
+    """One error for all problems, of which at least one is given. It lists `limits.PROBLEMS`.
+    `hint`: of a file that is not a job."""
     first, shown = problems[0], problems[: limits.PROBLEMS]
     why = ""
     if len(problems) > 1:
@@ -64,7 +65,7 @@ def spec_error(problems: Sequence[Problem], file: str = "") -> SpecError:
         why = first.mend
     parts = {re.split(r"[.\[]", problem.field)[0] for problem in shown}
     is_inside = len(parts) == 1 and first.field not in parts
-    hint = f"gpulayer schema {parts.pop()}" if is_inside else "gpulayer schema"
+    hint = hint or (f"gpulayer schema {parts.pop()}" if is_inside else "gpulayer schema")
     return SpecError(first.slug, message, why=why, problems=shown, hint=hint)
 
 

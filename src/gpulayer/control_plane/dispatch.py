@@ -11,7 +11,6 @@ jobs are looked at, and another pass follows while one still finds something to 
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -31,7 +30,7 @@ from gpulayer.control_plane.lifecycle import jobs as rules
 from gpulayer.control_plane.meters import Meters
 from gpulayer.control_plane.orders import assignment, is_ready
 from gpulayer.control_plane.ports import Ports, Tx, after, commit, then
-from gpulayer.control_plane.scheduler import ahead
+from gpulayer.control_plane.scheduler import ahead, heads
 from gpulayer.control_plane.scheduler.place import Pass as SchedulingPass
 from gpulayer.control_plane.scheduler.replay import as_seen
 from gpulayer.control_plane.sessions import Sessions
@@ -41,8 +40,6 @@ from gpulayer.control_plane.wakeups import ANY_JOB, QUEUE, job_topic, worker_top
 T = TypeVar("T")
 
 LOG = logging.getLogger("gpulayer.plane")
-_HEADS = 8
-"""Least jobs of a shape that a pass looks at."""
 _SHAPES = 4096
 """Most shapes that are remembered between passes."""
 
@@ -154,9 +151,8 @@ class Dispatcher:
         if not self._election.is_mine(tx):
             return _LEFT
         now = self._ports.clock.now()
-        # A pass that finds room for all that it looks at is followed by a longer one.
-        heads = min(self._ports.settings.pass_jobs, max(_HEADS, 2 * self._moved))
-        queue = tuple(tx.ready_heads(now, heads))
+        most = heads.most(self._moved, self._ports.settings.pass_jobs)
+        queue = tuple(tx.ready_heads(now, most))
         sent = tx.sent_ahead() if self._may_be_ahead else []
         self._may_be_ahead = bool(sent)
         if not queue and not sent:
@@ -192,9 +188,8 @@ class Dispatcher:
             commit(tx, rules.recalled(TaskId(one.task_id)))
             topics.add(worker_topic(one.worker_id))
         topics |= self._ask_about(shapes[shape_id].interpreter for shape_id in said)
-        looked_at = Counter(pending.shape_id for pending in queue)
         self._may_be_ahead |= any(work.ahead for works in given.values() for work in works)
-        has_more = any(n >= heads and shape_id not in said for shape_id, n in looked_at.items())
+        has_more = heads.may_have_more(queue, most, said)
         return Pass(moved, given, frozenset(topics), said, has_more, waited)
 
     def _begun(self, tx: Tx, one: Sent) -> Assignment:
