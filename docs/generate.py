@@ -122,12 +122,21 @@ def python() -> str:
         lines.append(f"| `gl.{called}` | {_cell((told or '').split(chr(10) * 2)[0])} |")
     for name in ("Job", "RemoteFunction", "Client"):
         lines += ["", f"## {name}", "", "| member | what it does |", "|---|---|"]
-        for member, found in vars(getattr(gpulayer, name)).items():
+        for member, found in _members(getattr(gpulayer, name)).items():
             told = inspect.getdoc(found.fget if isinstance(found, property) else found)
             called = member if isinstance(found, property) else f"{member}()"
             if member[0] != "_" and told and (callable(found) or isinstance(found, property)):
                 lines.append(f"| `{called}` | {_cell(told.split(chr(10) * 2)[0])} |")
     return "\n".join(lines) + "\n"
+
+
+def _members(kind: type) -> dict[str, Any]:
+    """Its own, then those of the parts that it is made of."""
+    parts = [part for part in kind.__mro__ if part.__module__.startswith("gpulayer.")]
+    found: dict[str, Any] = {}
+    for part in parts:
+        found |= {name: member for name, member in vars(part).items() if name not in found}
+    return found
 
 
 PAGES_MADE: dict[str, Callable[[], str]] = {

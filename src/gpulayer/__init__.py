@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from gpulayer.sdk.failures import RemoteError
     from gpulayer.sdk.job import Job
     from gpulayer.sdk.remote import RemoteFunction, remote
-    from gpulayer.sdk.verbs import job, launch, plan, run, submit
+    from gpulayer.sdk.verbs import env_ls, env_prepare, env_rm, job, launch, plan, run, submit
 
 _ERRORS = (
     "GPULayerError", "JobCancelledError", "JobError", "JobFailedError", "JobLostError",
@@ -63,6 +63,9 @@ _HOME = {
     "RemoteFunction": "gpulayer.sdk.remote",
     "as_completed": "gpulayer.sdk.client",
     "connect": "gpulayer.sdk.connect",
+    "env_ls": "gpulayer.sdk.verbs",
+    "env_prepare": "gpulayer.sdk.verbs",
+    "env_rm": "gpulayer.sdk.verbs",
     "gather": "gpulayer.sdk.client",
     "job": "gpulayer.sdk.verbs",
     "launch": "gpulayer.sdk.verbs",
@@ -77,7 +80,7 @@ __all__ = [
     "JobFailedError", "JobLostError", "JobTimedOutError", "NotFoundError", "PreparationError",
     "RefusedError", "RemoteError", "RemoteFunction", "SchedulingError", "SpecError",
     "StorageError", "UnreachableError", "UsageError", "__version__", "as_completed", "connect",
-    "gather", "job", "launch", "plan", "remote", "run", "submit",
+    "env_ls", "env_prepare", "env_rm", "gather", "job", "launch", "plan", "remote", "run", "submit",
 ]  # fmt: skip
 
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from gpulayer.contracts.changes import Changes, JobUpdate
-from gpulayer.contracts.ids import EnvelopeId, JobId, ShapeId
+from gpulayer.contracts.ids import PREPARES, EnvelopeId, JobId, ShapeId
 from gpulayer.contracts.states import JobState, Reason
 from gpulayer.storage import Store
-from tests.support.records import a_job, apply, job_of, place, run_through, submit
+from tests.support.records import a_job, apply, end, job_of, place, run_through, submit
 
 
 def test_a_job_comes_back_as_it_went_in(store: Store):
@@ -197,3 +197,18 @@ def test_a_job_that_has_not_ended_is_never_deleted(store: Store):
     place(store, "a-1")
     assert not store.write(lambda tx: tx.delete_job(JobId("a-1"))).result()
     assert job_of(store, "a-1").state is JobState.SCHEDULED
+
+
+def test_what_only_prepared_an_environment_is_no_work_and_never_the_last(store: Store):
+    """It is listed while it lives, and found by its name."""
+    run_through(store, "train-1")
+    submit(store, a_job("env-prepare-1", origin={"session": PREPARES}, owner="ann"))
+    with store.read() as reader:
+        assert [job.id for job in reader.jobs(is_work=True)] == ["env-prepare-1", "train-1"]
+    end(store, place(store, "env-prepare-1"))
+    with store.read() as reader:
+        assert [job.id for job in reader.jobs(is_work=True)] == ["train-1"]
+        assert [job.id for job in reader.jobs()] == ["env-prepare-1", "train-1"]
+        assert [job.id for job in reader.find_jobs("last")] == ["train-1"]
+        assert reader.find_jobs("last", owner="ann") == []
+        assert [job.id for job in reader.find_jobs("env-prepare")] == ["env-prepare-1"]

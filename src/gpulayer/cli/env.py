@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import click
@@ -11,12 +11,11 @@ from gpulayer.cli import render
 from gpulayer.cli.session import connect, options
 from gpulayer.clock import SystemClock
 from gpulayer.contracts.durations import duration_text
-from gpulayer.errors import NotFoundError, RefusedError, UsageError
+from gpulayer.errors import UsageError
+from gpulayer.sdk import environments
+from gpulayer.sdk.environments import KEY
 
 HEADERS = ("KEY", "WORKER", "MADE FROM", "PYTHON", "SIZE", "LAST USED", "USED BY")
-PARK = 60.0
-KEY = 12
-"""Characters of a key that are shown."""
 _SHOWN = 40
 
 
@@ -57,39 +56,23 @@ def command(
         )
     if action == "ls":
         return _list(flags["on"], as_json, quiet)
-    if bool(words) is unused:
-        raise UsageError("usage", "which? Name keys, or --unused", hint="gpulayer env ls")
     return _remove(words, unused, flags["on"], as_json, quiet)
 
 
-def _list(worker: str | None, as_json: bool, quiet: bool) -> int:
-    path = f"/v1/caches?what=environments&wait={PARK / 2:g}"
-    found = connect().call("GET", path, park=PARK)["workers"]
-    workers = [one for one in found if worker in (None, one["id"], one["name"])]
-    if worker is not None and not workers:
-        raise NotFoundError(
-            "worker-not-found", f"no worker is called {worker!r}", hint="gpulayer workers"
-        )
-    rows = [(w, env) for w in workers for env in (w["answer"] or {}).get("environments", ())]
+def _list(on: str | None, as_json: bool, quiet: bool) -> int:
+    workers = environments.listed(connect().call, on)
+    rows = [(worker, env) for worker in workers for env in worker["environments"] or ()]
     if as_json:
-        render.json_document({"workers": [_told(one) for one in workers]})
+        render.json_document({"workers": workers})
     elif quiet:
         for key in dict.fromkeys(env["key"] for _, env in rows):
             render.data(key)
     elif rows:
         now = SystemClock().now()
         render.table(HEADERS, [_row(worker, env, now) for worker, env in rows])
-    elif all(one["answer"] is not None for one in workers):
+    elif all(one["environments"] is not None for one in workers):
         render.say("there is no environment")
-    return _say_silent(workers, quiet=quiet)
-
-
-def _told(worker: Mapping[str, Any]) -> dict[str, Any]:
-    answer = worker["answer"] or {}
-    return {
-        **{key: worker[key] for key in ("id", "name", "state", "why")},
-        "environments": answer.get("environments"),
-    }
+    return _say_silent(workers, "environments", quiet=quiet)
 
 
 def _row(worker: Mapping[str, Any], env: Mapping[str, Any], now: float) -> tuple[str, ...]:
@@ -110,66 +93,33 @@ def made_from(env: Mapping[str, Any]) -> str:
     return text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "..."
 
 
-def _say_silent(workers: list[Mapping[str, Any]], *, quiet: bool = False) -> int:
+def _say_silent(workers: list[dict[str, Any]], answer: str, *, quiet: bool) -> int:
     """1 where some have not answered."""
-    silent = [one for one in workers if one["answer"] is None]
+    silent = [one for one in workers if one[answer] is None]
     if not quiet:
         for one in silent:
             render.say(render.plain(f"{one['name']}: no answer: {one['why']}"))
     return int(bool(silent))
 
 
-def _remove(
-    keys: tuple[str, ...], unused: bool, worker: str | None, as_json: bool, quiet: bool
-) -> int:
-    body: dict[str, Any] = {"keys": list(keys)} if keys else {"unused": unused}
-    if worker is not None:
-        body["workers"] = [worker]
-    done = connect().call("POST", "/v1/environments/remove", body, park=PARK * 1.5)["workers"]
+def _remove(keys: tuple[str, ...], unused: bool, on: str | None, as_json: bool, quiet: bool) -> int:
+    done = environments.removed(connect().call, keys, unused=unused, on=on)
+    gone = list(environments.of_all(done, "removed"))
     if as_json:
         render.json_document({"workers": done})
     elif not quiet:
-        for name, one in _of_all(done, "removed"):
-            render.say(f"removed {one['key'][:KEY]} of {name}, {render.size(one['bytes'])}")
-    kept = list(_of_all(done, "kept"))
-    lacking = [
-        key
-        for key in keys
-        if all(key in (one["answer"] or {"unknown": [key]})["unknown"] for one in done)
-    ]
-    silent = _say_silent(done, quiet=quiet)
-    if kept and keys:
-        name, one = kept[0]
-        raise _in_use(name, one)
-    if lacking and not silent:
-        raise NotFoundError(
-            "environment-not-found",
-            f"no environment has the key {lacking[0]!r}",
-            hint="gpulayer env ls",
-        )
+        for worker, one in gone:
+            render.say(
+                f"removed {one['key'][:KEY]} of {worker['name']}, {render.size(one['bytes'])}"
+            )
+    silent = _say_silent(done, "answer", quiet=quiet)
+    if wrong := environments.complaint(done, keys):
+        raise wrong
     if not (quiet or as_json):
-        for name, one in kept:
+        kept = list(environments.of_all(done, "kept"))
+        for worker, one in kept:
             users = f": {', '.join(one['used_by'])}" if one["used_by"] else ""
-            render.say(f"kept {one['key'][:KEY]} of {name}, {one['why']}{users}")
-        if unused and not silent and not kept and not any(_of_all(done, "removed")):
+            render.say(f"kept {one['key'][:KEY]} of {worker['name']}, {one['why']}{users}")
+        if unused and not silent and not kept and not gone:
             render.say("there is no environment")
     return silent
-
-
-def _of_all(done: list[Mapping[str, Any]], what: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    for worker in done:
-        for one in (worker["answer"] or {}).get(what, ()):
-            yield worker["name"], one
-
-
-def _in_use(worker: str, kept: Mapping[str, Any]) -> RefusedError:
-    users = kept["used_by"]
-    why = f"{users[0]} uses it" if users else str(kept["why"])
-    return RefusedError(
-        "environment-in-use",
-        f"the environment {kept['key'][:KEY]} of {worker} stays",
-        why=why,
-        hint=(f"gpulayer wait {users[0]}", f"gpulayer cancel {users[0]}")
-        if users
-        else "gpulayer env ls",
-    )

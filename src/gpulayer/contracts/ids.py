@@ -25,3 +25,7 @@ Fence = NewType("Fence", int)
 
 Digest = NewType("Digest", str)
 """64 lower-case hex digits of SHA-256."""
+
+PREPARES = "env-prepare"
+"""The session of jobs that only prepare an environment. They are no work of anybody's: once they
+have ended, they are left out of the list of all jobs, and are never `last`."""

@@ -50,6 +50,7 @@ class Reader(Protocol):
         name: str | None = None,
         limit: int | None = None,
         after_seq: int | None = None,
+        is_work: bool = False,
     ) -> list[Job]: ...
     def find_jobs(
         self, selector: str, *, session: str | None = None, owner: str | None = None

@@ -75,15 +75,17 @@ class Queries:
         states: Iterable[str] | None = None,
         limit: int | None = None,
     ) -> list[dict[str, Any]]:
-        """Newest first; without `ended`, `name` or `states` the unfinished ones."""
+        """Newest first; without `ended`, `name` or `states` the unfinished ones. `ended` alone is
+        a list of work: what only prepared an environment is left out once it has ended."""
         wanted = None if states is None else _states(states)
         if wanted is None and not ended and name is None:
             wanted = LIVE_JOB_STATES
+        is_work = ended and name is None and states is None
         with self._ports.store.read() as reader:
             live = {task.job_id: task for task in reader.live_tasks()}
             told: dict[str, str] = {}
             found, now = [], self._ports.clock.now()
-            for job in reader.jobs(states=wanted, name=name, limit=limit):
+            for job in reader.jobs(states=wanted, name=name, limit=limit, is_work=is_work):
                 task = live.get(job.id)
                 if task is None and job.state in TERMINAL_JOB_STATES:
                     task = _newest(reader.tasks(job.id))

@@ -57,6 +57,22 @@ class AsyncClient:
         """As `Client.jobs`."""
         return await asyncio.to_thread(lambda: self._sync().jobs(all=all, limit=limit))
 
+    async def env_prepare(
+        self, requirements: str | Sequence[str], /, **options: Any
+    ) -> list[dict[str, Any]]:
+        """As `Client.env_prepare`."""
+        return await asyncio.to_thread(lambda: self._sync().env_prepare(requirements, **options))
+
+    async def env_ls(self, *, on: str | None = None) -> list[dict[str, Any]]:
+        """As `Client.env_ls`."""
+        return await asyncio.to_thread(lambda: self._sync().env_ls(on=on))
+
+    async def env_rm(
+        self, *keys: str, unused: bool = False, on: str | None = None
+    ) -> list[dict[str, Any]]:
+        """As `Client.env_rm`."""
+        return await asyncio.to_thread(lambda: self._sync().env_rm(*keys, unused=unused, on=on))
+
     async def gather(self, *jobs: Job, return_exceptions: bool = False) -> list[Any]:
         """The results of all jobs, in the given order."""
         return list(await asyncio.gather(*jobs, return_exceptions=return_exceptions))

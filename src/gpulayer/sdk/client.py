@@ -16,6 +16,7 @@ from gpulayer.clock import SystemIds
 from gpulayer.errors import UsageError
 from gpulayer.sdk import log_lines
 from gpulayer.sdk.accepting import BATCH_JOBS, accepted
+from gpulayer.sdk.client_env import Environments
 from gpulayer.sdk.describe import ANYWHERE
 from gpulayer.sdk.job import Job
 from gpulayer.sdk.watcher import Watcher
@@ -53,7 +54,7 @@ class Submitter(Protocol):
     def close(self) -> None: ...
 
 
-class Client:
+class Client(Environments):
     """Talks to one plane. Any number of threads may share one client; close it when done."""
 
     def __init__(

@@ -46,7 +46,7 @@ def spec_of(workload: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str
         ("env", dict(said.get("env", {}))),
         ("secrets", [_secret(secret) for secret in said.get("secrets", ())]),
         ("labels", dict(said.get("labels", {}))),
-        ("timeout_seconds", _quantity(said.get("timeout"), parse_duration)),
+        ("timeout_seconds", quantity(said.get("timeout"), parse_duration)),
         ("priority", said.get("priority")),
         ("retry", _retry(said)),
         ("outputs", list(said.get("outputs", ()))),
@@ -112,7 +112,7 @@ def _resources(said: Mapping[str, Any]) -> dict[str, Any]:
         ("frameworks", "frameworks", dict),
     ):
         if word in said:
-            wanted[field] = _quantity(said[word], read) if read else said[word]
+            wanted[field] = quantity(said[word], read) if read else said[word]
     return wanted
 
 
@@ -188,6 +188,6 @@ def _environment(said: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in found.items() if value}
 
 
-def _quantity(value: Any, read: Callable[[Any], Any]) -> Any:
+def quantity(value: Any, read: Callable[[Any], Any]) -> Any:
     """Text is read as people write it; a number is taken as it is."""
     return read(value) if isinstance(value, str) or read is dict else value

@@ -1,5 +1,5 @@
-"""`gl.submit`, `gl.run`, `gl.launch`, `gl.plan`, `gl.job`: the client's words on the present
-plane."""
+"""`gl.submit`, `gl.run`, `gl.launch`, `gl.plan`, `gl.job`, `gl.env_*`: the client's words on the
+present plane."""
 
 from __future__ import annotations
 
@@ -44,3 +44,21 @@ def plan(work: Sequence[str] | Mapping[str, Any], /, **options: Any) -> dict[str
 def job(selector: str) -> Job:
     """A job by id, unique prefix, name or `last`."""
     return current().job(selector)
+
+
+def env_prepare(
+    requirements: str | Sequence[str], /, *, timeout: Any = None, **options: Any
+) -> list[dict[str, Any]]:
+    """Make an environment on every worker that matches; see `Client.env_prepare`."""
+    client = current(options.get("on"))
+    return client.env_prepare(requirements, timeout=timeout, **options)
+
+
+def env_ls(*, on: str | None = None) -> list[dict[str, Any]]:
+    """The environments of all workers, or of one; see `Client.env_ls`."""
+    return current().env_ls(on=on)
+
+
+def env_rm(*keys: str, unused: bool = False, on: str | None = None) -> list[dict[str, Any]]:
+    """Remove environments by their keys, or all that no job uses; see `Client.env_rm`."""
+    return current().env_rm(*keys, unused=unused, on=on)

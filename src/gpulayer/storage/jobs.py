@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 from gpulayer.contracts.changes import JobUpdate
 from gpulayer.contracts.decision import Pending
-from gpulayer.contracts.ids import EnvelopeId, JobId, ShapeId
+from gpulayer.contracts.ids import PREPARES, EnvelopeId, JobId, ShapeId
 from gpulayer.contracts.records import Job
 from gpulayer.contracts.states import TERMINAL_JOB_STATES, JobState, Reason
 from gpulayer.storage.queries import Queries, Writes
@@ -62,7 +62,9 @@ _BY_SESSION = f"""
 AND session = ? ORDER BY seq DESC LIMIT 1"""
 _BY_OWNER = f"""
 {_SELECT} WHERE seq > (SELECT max(seq) FROM jobs) - ?
-AND owner = ? ORDER BY seq DESC LIMIT 1"""
+AND owner = ? AND coalesce(session, '') <> ? ORDER BY seq DESC LIMIT 1"""
+_NEWEST = f"""
+{_SELECT} WHERE seq > 0 AND coalesce(session, '') <> ? ORDER BY seq DESC LIMIT 1"""
 _DELAYED = f"{_SELECT} WHERE state = 'queued' AND not_before > ? ORDER BY not_before, seq"
 _ENDED = (
     "SELECT id FROM jobs WHERE finished_at IS NOT NULL AND finished_at < ?"
@@ -117,8 +119,10 @@ class JobReads(Queries):
         name: str | None = None,
         limit: int | None = None,
         after_seq: int | None = None,
+        is_work: bool = False,
     ) -> list[Job]:
-        """Newest first. `after_seq` continues a listing behind the job of that `seq`."""
+        """Newest first. `after_seq` continues a listing behind the job of that `seq`. `is_work`:
+        without ended ones that have only prepared an environment."""
         where, parameters = ["seq > 0"], list[object]()
         if states is not None:
             wanted = frozenset(states)
@@ -134,6 +138,9 @@ class JobReads(Queries):
         if after_seq is not None:
             where.append("seq < ?")
             parameters.append(after_seq)
+        if is_work:
+            where.append("(finished_at IS NULL OR coalesce(session, '') <> ?)")
+            parameters.append(PREPARES)
         sql = f"{_SELECT} WHERE {' AND '.join(where)} ORDER BY seq DESC LIMIT ?"
         rows = self._all(sql, *parameters, NO_LIMIT if limit is None else limit)
         return [JOBS.record(row) for row in rows]
@@ -152,11 +159,12 @@ class JobReads(Queries):
         session's or owner's newest among the `RECENT`, without either the newest). Two:
         ambiguous."""
         if selector == "last" and owner is not None:
-            return [JOBS.record(row) for row in self._all(_BY_OWNER, RECENT, owner)]
+            return [JOBS.record(row) for row in self._all(_BY_OWNER, RECENT, owner, PREPARES)]
         if selector == "last":
             if session is None:
-                return self.jobs(limit=1)
-            rows = self._all(_BY_SESSION, RECENT, plain_text(session))
+                rows = self._all(_NEWEST, PREPARES)
+            else:
+                rows = self._all(_BY_SESSION, RECENT, plain_text(session))
             return [JOBS.record(row) for row in rows]
         if not _may_name(selector):
             return []
