@@ -66,9 +66,15 @@ class Packages:
         }
 
     def wheel(
-        self, name: str, version: str, *, needs: Sequence[str] = (), extras: Sequence[str] = ()
+        self,
+        name: str,
+        version: str,
+        *,
+        needs: Sequence[str] = (),
+        extras: Sequence[str] = (),
+        tag: str = "py3-none-any",
     ) -> None:
-        path = self.index / f"{name}-{version}-py3-none-any.whl"
+        path = self.index / f"{name}-{version}-{tag}.whl"
         path.write_bytes(_wheel(name, version, needs, extras))
 
     def waiting(self, name: str, *, is_marked: bool = False) -> Began:

@@ -25,7 +25,8 @@ GPULAYER_WORKSPACE, and GPULAYER_FENCE, by which its processes are known.""",
 environment.requirements in a job file, or the PEP 723 header of `python SCRIPT`.
 FILE is a requirements file, or a lock: uv.lock or pyproject.toml (with the uv.lock beside it),
 pylock.toml, a requirements file with hashes. A lock is used as it is and never solved again; it
-goes along with the folder, as environment.file.
+goes along with the folder, as environment.file. The project itself, members of its workspace
+and packages by path are used from that folder, where they are Python alone.
 Refused, with the line: options (-e, -r, --index-url), addresses and paths, for they would let a
 job choose where code comes from. That is for the machine that runs it: UV_INDEX_URL,
 PIP_INDEX_URL, uv.toml, pip.conf; for a job here, the terminal's variables. A worker that has

@@ -41,6 +41,8 @@ _SLUG_OF_REASON = {
     "killed": "killed",
     "out_of_memory": "killed",
 }
+_BEFORE_ITS_START = ("preparation", "disk_full")
+"""Then a worker says where: which phase of its preparation."""
 _CLASS_OF_STATE: dict[str, type[GPULayerError]] = {
     "cancelled": JobCancelledError,
     "timed_out": JobTimedOutError,
@@ -77,6 +79,7 @@ def failure_of(job: Mapping[str, Any], last_lines: Sequence[str] = ()) -> GPULay
     error = cls(
         slug,
         f"job {job['id']} {_what(slug, job, reported)}",
+        where=str(reported.get("where") or "") if job["reason"] in _BEFORE_ITS_START else "",
         why=_why(slug, job, reported, last_lines),
         hint=mending.of_job(slug, job, reported),
         job_id=job["id"],

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gpulayer.contracts.ids import LOCAL_WORKER
+from gpulayer.contracts.requirement_files import ALLOW
 from gpulayer.contracts.secret_names import is_name
 from gpulayer.sdk.again import command_line
 from gpulayer.sdk.describe import FUNCTION
@@ -175,7 +176,19 @@ def _module(job: Mapping[str, Any], reported: Mapping[str, Any]) -> list[str | N
 
 
 def _environment(job: Mapping[str, Any], reported: Mapping[str, Any]) -> list[str | None]:
-    return ["gpulayer help environment-failed", f"gpulayer retry {job['id']}"]
+    again = f"gpulayer retry {job['id']}"
+    if (reported.get("details") or {}).get("about") != "address":
+        return ["gpulayer help environment-failed", again]
+    is_here = not ((job["spec"].get("placement") or {}).get("target"))
+    mend = f"export {ALLOW}=any" if is_here else "gpulayer help requirements"
+    return [mend, again]
+
+
+def _full(job: Mapping[str, Any], reported: Mapping[str, Any]) -> list[str | None]:
+    """Of an environment, others that no job uses make room; on a server that is an operator's."""
+    is_environment = str(reported.get("where") or "").endswith("phase environment")
+    room = "gpulayer env rm --unused" if is_environment else "gpulayer gc"
+    return [room, *_look_and_retry(job, reported)]
 
 
 def _value(job: Mapping[str, Any], reported: Mapping[str, Any]) -> list[str | None]:
@@ -195,6 +208,7 @@ _OF_SLUG = {
     "secret-unsafe": _secret,
     "command-not-found": _not_found,
     "not-executable": _not_executable,
+    "disk-full": _full,
     "environment-failed": _environment,
     "image-failed": _image,
     "killed": _killed,

@@ -245,20 +245,24 @@ def test_a_lock_for_another_python_says_so(
     assert "Python >=9" in refusal(bench, tmp_path, "pylock.toml").message
 
 
-def test_a_lock_that_names_a_folder_or_an_address_is_refused(
+def test_a_lock_that_names_a_file_is_refused(
     by_uv: Bench,
+    packages: Packages,
     tmp_path: Path,
 ) -> None:
     (tmp_path / "pylock.toml").write_text(
-        'lock-version = "1.0"\n[[packages]]\nname = "a"\ndirectory = {path = "."}\n'
+        'lock-version = "1.0"\n[[packages]]\nname = "a"\nversion = "1"\n'
+        'archive = {path = "a.zip"}\n'
     )
     assert "packages[0] (a)" in refusal(by_uv, tmp_path, "pylock.toml").message
-    local = tmp_path / "p" / "mine"
-    local.mkdir(parents=True)
-    (local / "pyproject.toml").write_text(PROJECT.replace("theirs", "mine"))
-    sources = '[tool.uv.sources]\nmine = {path = "mine", editable = true}\n'
+    packages.wheel("mine", "1.0")
+    sources = f'[tool.uv.sources]\nmine = {{path = "{packages.index}/mine-1.0-py3-none-any.whl"}}\n'
     lock(tmp_path / "p", by_uv.environ, PROJECT.replace('"beta"', '"mine"') + sources)
-    assert "mine" in refusal(by_uv, tmp_path, "p/uv.lock").message
+    lines = (tmp_path / "p" / "uv.lock").read_text().splitlines()
+    number = next(at for at, line in enumerate(lines, 1) if ".whl" in line)
+    said = refusal(by_uv, tmp_path, "p/uv.lock").message
+    assert said.startswith(f"uv.lock:{number}: "), said
+    assert "mine-1.0-py3-none-any.whl cannot be installed" in said
 
 
 def test_a_project_lock_without_uv_says_what_to_do(

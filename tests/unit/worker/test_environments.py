@@ -277,8 +277,9 @@ def test_a_killed_builder_leaves_no_environment_and_the_next_one_begins_anew(
         build.wait()
         os.kill(_builder_of(bench), signal.SIGKILL)
         build.until_nobody_is_left()
-        with pytest.raises(PreparationError):
+        with pytest.raises(PreparationError) as failed:
             done.result()
+    assert failed.value.message == "its installer was killed"
     assert bench.keys() == []
     build.let_go()
     assert bench.provide("t1", "slow").how.startswith("built")
@@ -324,6 +325,35 @@ def test_a_full_disk_is_named_and_the_next_try_begins_anew(bench: Bench, tmp_pat
         disk.empty()
         assert bench.keys() == []
         assert versions(bench.provide("t1", "gamma"), "gamma") == ["1.0"]
+
+
+def test_a_package_without_a_wheel_for_this_python_is_named(
+    bench: Bench, packages: Packages
+) -> None:
+    packages.wheel("narrow", "1.0", tag="cp27-cp27m-win32")
+    with pytest.raises(PreparationError) as failed:
+        bench.provide("t1", "gamma", "narrow")
+    assert "narrow" in failed.value.why
+    assert bench.keys() == []
+    packages.wheel("narrow", "1.0")
+    assert versions(bench.provide("t2", "gamma", "narrow"), "narrow") == ["1.0"]
+
+
+def test_an_index_that_does_not_answer_is_told_from_a_package_that_is_not_there(
+    bench: Bench,
+) -> None:
+    """pip says the same about both, unless it tries again."""
+    environ = bench.environ
+    nobody = "http://127.0.0.1:1/simple"
+    without = ("PIP_NO_INDEX", "PIP_FIND_LINKS", "UV_CONFIG_FILE")
+    bench.environ = {key: value for key, value in environ.items() if key not in without}
+    bench.environ |= {"PIP_INDEX_URL": nobody, "UV_DEFAULT_INDEX": nobody, "PIP_RETRIES": "1"}
+    with pytest.raises(PreparationError) as failed:
+        bench.provide("t1", "gamma")
+    assert "where its packages come from does not answer" in failed.value.message
+    assert bench.keys() == []
+    bench.environ = environ
+    assert versions(bench.provide("t2", "gamma"), "gamma") == ["1.0"]
 
 
 @pytest.mark.parametrize("name", ["PIP_INDEX_URL", "UV_DEFAULT_INDEX"])

@@ -25,6 +25,8 @@ from typing import TYPE_CHECKING, Any
 from gpulayer.contracts.requirement_files import ALLOW, LOCK, PROJECT, Line, is_pylock, lines_of
 from gpulayer.contracts.requirement_lines import MEND, requirement_fault
 from gpulayer.errors import PreparationError
+from gpulayer.worker.environments.base import Base
+from gpulayer.worker.environments.packages import Local
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
@@ -71,6 +73,8 @@ class Asked:
     pins: tuple[Pin, ...] = ()
     others: tuple[str, ...] = ()
     """Lines that this worker's policy lets through to the installer."""
+    packages: tuple[Local, ...] = ()
+    """Those that lie in the job's folder, and are used from there."""
     python: str = ""
     """Versions of Python that it is for."""
 
@@ -118,17 +122,17 @@ def _content(path: str) -> bytes:
     return content
 
 
-def understood(given: Given, *, allows: bool = False) -> Asked:
+def understood(given: Given, base: Base, *, allows: bool = False) -> Asked:
     """Of a file without a uv.lock; that one is exported first. Raises `environment-failed`, with
     the line where one is at fault."""
     if is_pylock(given.base):
-        return _pylock(given)
+        return _pylock(given, base, allows=allows)
     if given.base == PROJECT:
         return _project(given)
     return of_lines(given.name, lines_of(given.text()), allows=allows)
 
 
-def of_lines(name: str, lines: Iterable[Line], *, allows: bool = False, python: str = "") -> Asked:
+def of_lines(name: str, lines: Iterable[Line], *, allows: bool = False) -> Asked:
     found = list(lines)
     is_hashed = any(line.hashes for line in found)
     requirements, pins, others = [], [], []
@@ -142,11 +146,16 @@ def of_lines(name: str, lines: Iterable[Line], *, allows: bool = False, python: 
             pins.append(_pin(name, line))
         else:
             requirements.append(line.text)
-    return Asked(tuple(requirements), tuple(pins), tuple(others), python)
+    return Asked(tuple(requirements), tuple(pins), tuple(others))
 
 
-def python_of_lock(given: Given) -> str:
-    return str(_toml(given, LOCK).get("requires-python") or "")
+def applies(marker: str | None, base: Base) -> bool:
+    from packaging.markers import InvalidMarker, Marker
+
+    try:
+        return not marker or Marker(marker).evaluate({**base.markers, "extra": ""})
+    except InvalidMarker:
+        return True
 
 
 def refusal(message: str, why: str = "") -> PreparationError:
@@ -174,45 +183,88 @@ def _pin(name: str, line: Line) -> Pin:
     return Pin(need, line.hashes)
 
 
-def _pylock(given: Given) -> Asked:
+def _pylock(given: Given, base: Base, *, allows: bool) -> Asked:
     from packaging.requirements import InvalidRequirement, Requirement
 
-    data = _toml(given, given.base)
+    data = toml(given, given.base)
     if str(data.get("lock-version", "")).partition(".")[0] != "1":
         raise refusal(f"{given.name}: its lock-version is not 1.0 (PEP 751)")
-    pins = []
+    pins, others, packages = [], [], []
     for number, one in enumerate(_tables(given, data.get("packages", []))):
         name, where = str(one.get("name", "")), f"{given.name}: packages[{number}]"
-        if not one.get("version") or any(key in one for key in ("vcs", "directory", "archive")):
+        marker = f" ; {one['marker']}" if one.get("marker") else ""
+        path, address = (one.get("directory") or {}).get("path"), _address(one)
+        if path and applies(one.get("marker"), base):
+            packages.append(Local(name, str(one.get("version") or "0"), posixpath.normpath(path)))
+        elif address and allows:
+            others.append(f"{name} @ {address}{marker}")
+        if path or (address and allows):
+            continue
+        if not one.get("version") or any(key in one for key in ("vcs", "archive")):
             raise refusal(
                 f"{where} ({name}) is an address or a path instead of a package's version",
-                why=_why("./"),
+                why=_why("" if address else "./"),
             )
         files = [*_tables(given, one.get("wheels", [])), *_tables(given, [one.get("sdist") or {}])]
         hashes = [f"{k}:{v}" for file in files for k, v in dict(file.get("hashes") or {}).items()]
-        marker = f" ; {one['marker']}" if one.get("marker") else ""
         try:
             need = Requirement(f"{name}=={one['version']}{marker}")
         except InvalidRequirement as error:
             raise refusal(f"{where} ({name}) cannot be read", why=str(error)) from None
         pins.append(Pin(need, tuple(sorted(hashes))))
-    return Asked(pins=tuple(pins), python=str(data.get("requires-python") or ""))
+    python = str(data.get("requires-python") or "")
+    return Asked((), tuple(pins), tuple(others), tuple(packages), python)
+
+
+def _address(one: Mapping[str, Any]) -> str:
+    """Of a package of a pylock.toml that comes from one."""
+    vcs, archive = one.get("vcs") or {}, one.get("archive") or {}
+    if vcs.get("type") == "git" and vcs.get("url"):
+        return f"git+{vcs['url']}@{vcs.get('commit-id') or 'HEAD'}"
+    return str(archive.get("url") or "")
 
 
 def _project(given: Given) -> Asked:
-    project = _toml(given, PROJECT).get("project") or {}
+    data = toml(given, PROJECT)
+    project = data.get("project") or {}
     needs = project.get("dependencies", []) if isinstance(project, dict) else None
     if not isinstance(needs, list):
         raise refusal(f"{given.name}: project.dependencies is not a list")
+    tool = data.get("tool")
+    uv = tool.get("uv") if isinstance(tool, dict) else None
+    uv = uv if isinstance(uv, dict) else {}
     for number, need in enumerate(needs):
-        wrong = requirement_fault(str(need))
+        where, wrong = f"{given.name}: project.dependencies[{number}]", requirement_fault(str(need))
         if wrong is not None:
-            where = f"{given.name}: project.dependencies[{number}]"
             raise refusal(f"{where} {wrong}", why=_why(str(need)))
-    return Asked(tuple(map(str, needs)), python=str(project.get("requires-python") or ""))
+        if source := _source(str(need), uv.get("sources")):
+            raise refusal(
+                f"{where} is {str(need)!r}, which tool.uv.sources takes from {source}",
+                why=f"that is for a lock to say: `uv lock` writes {LOCK} beside it; of a "
+                "workspace, name the lock of its root",
+            )
+    is_package = uv.get("package", "build-system" in data)
+    own = Local(str(project.get("name") or "project"), str(project.get("version") or "0"), ".")
+    python = str(project.get("requires-python") or "")
+    return Asked(tuple(map(str, needs)), packages=(own,) if is_package else (), python=python)
 
 
-def _toml(given: Given, name: str) -> dict[str, Any]:
+def _source(need: str, sources: Any) -> str:
+    """Where a project takes a package from, other than an index."""
+    from packaging.requirements import Requirement
+    from packaging.utils import canonicalize_name
+
+    name = canonicalize_name(Requirement(need).name)
+    for key, found in (sources if isinstance(sources, dict) else {}).items():
+        if canonicalize_name(key) == name:
+            for one in found if isinstance(found, list) else [found]:
+                for kind in ("workspace", "path", "git", "url"):
+                    if isinstance(one, dict) and one.get(kind):
+                        return "its workspace" if kind == "workspace" else f"{kind} {one[kind]!r}"
+    return ""
+
+
+def toml(given: Given, name: str) -> dict[str, Any]:
     try:
         return tomllib.loads(given.text(name))
     except tomllib.TOMLDecodeError as error:

@@ -17,12 +17,11 @@ import os
 import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from gpulayer.contracts.requirement_files import ALLOW, LOCK, lines_of
+from gpulayer.contracts.requirement_files import ALLOW, is_pylock, lines_of
 from gpulayer.errors import PreparationError, StorageError
-from gpulayer.worker.environments import files, settings, words
+from gpulayer.worker.environments import files, locked, packages, settings, words
 from gpulayer.worker.environments.base import Base
 from gpulayer.worker.environments.building import Ended, Patience, run
 
@@ -31,6 +30,8 @@ if TYPE_CHECKING:
 
 ROUNDS = 8
 """Of solving: each leaves out fewer names than the one before."""
+_SIGNALS = 128
+"""Exit codes above it stand for a signal."""
 FindUv = Callable[[Mapping[str, str]], str | None]
 # Not quiet: pip tells what is in conflict as it tells its progress.
 _PIP = (
@@ -56,6 +57,8 @@ class Making:
         self.python = python_of(folder)
         self.others: list[str] = []
         """What the base has in another version than the lock, in words."""
+        self.packages: tuple[packages.Local, ...] = ()
+        """Those of the job's folder, which are not installed."""
         self._folder = folder
         self._base = base
         self._requirements = list(requirements)
@@ -74,9 +77,9 @@ class Making:
         uv = self._find_uv(self._environ)
         pins = self._understand(uv)
         self._overlay()
-        if pins:
+        if pins or self._is_lock:
             self._exactly(pins, uv)
-        if pins and not self._requirements:
+        if not (self._requirements or self._lines):
             return "uv" if uv else "pip"
         if uv and self._by_uv(uv):
             return "uv"
@@ -91,7 +94,7 @@ class Making:
         asked = (
             self._exported(self._given, uv, allows=allows)
             if self._given.is_uv_lock
-            else files.understood(self._given, allows=allows)
+            else files.understood(self._given, self._base, allows=allows)
         )
         from gpulayer.worker.environments import needs
 
@@ -101,7 +104,7 @@ class Making:
                 f"{self._base.version}",
             )
         self._requirements += asked.requirements
-        self._lines = asked.others
+        self._lines, self.packages = asked.others, asked.packages
         return asked.pins
 
     def _exported(self, given: files.Given, uv: str | None, *, allows: bool) -> files.Asked:
@@ -112,7 +115,7 @@ class Making:
                 why="pip install 'gpulayer[envs]' on the worker brings it; a lock that any "
                 "installer reads: uv export --format pylock.toml -o pylock.toml",
             )
-        python, project = files.python_of_lock(given), os.path.join(self._folder, "project")
+        project = os.path.join(self._folder, "project")
         os.mkdir(project, 0o700)
         for name, data in given.content.items():
             with open(os.path.join(project, name), "wb") as file:
@@ -121,7 +124,7 @@ class Making:
         self._done(
             run(
                 [
-                    uv, "export", "--quiet", "--frozen", "--offline", "--no-emit-project",
+                    uv, "export", "--quiet", "--frozen", "--offline",
                     "--no-header", "--no-annotate", "--project", project,
                     "--python", self._base.python, "--output-file", told,
                 ],
@@ -130,9 +133,8 @@ class Making:
             f"{given.name} cannot be used",
         )  # fmt: skip
         with open(os.path.join(self._folder, told), encoding="utf-8") as file:
-            lines = lines_of(file.read())
-        asked = files.of_lines(LOCK, (replace(one, number=0) for one in lines), allows=allows)
-        return replace(asked, python=python)
+            lines = list(lines_of(file.read()))
+        return locked.asked(given, lines, self._base, allows=allows)
 
     def _exactly(self, pins: Sequence[files.Pin], uv: str | None) -> None:
         from packaging.utils import canonicalize_name
@@ -141,12 +143,17 @@ class Making:
 
         wanted = [pin.need for pin in pins]
         places, self.others = needs.lacking(wanted, self._base)
+        said = [line for line in self._lines if line.startswith("-")]
         if places:
-            lines = [*self._lines, *(pins[place].line for place in places)]
+            lines = [*said, *(pins[place].line for place in places)]
             options = ["--no-deps", "--requirement", self._listed("locked.txt", lines)]
             if all(pins[place].hashes for place in places):
                 options.append("--require-hashes")
             self._install([*self._by(uv), *options])
+        if len(said) < len(self._lines):  # what comes from an address has no hash
+            listed = self._listed("addresses.txt", self._lines)
+            self._install([*self._by(uv), "--no-deps", "--requirement", listed])
+        self._lines = tuple(said) if self._requirements else ()
         if wrong := needs.faults(wanted, needs.found_in([self._site()]), self._base):
             raise PreparationError(
                 "environment-failed",
@@ -157,6 +164,12 @@ class Making:
         self._locked = {
             canonicalize_name(need.name): f"{need.name}{need.specifier}" for need in wanted
         }
+
+    @property
+    def _is_lock(self) -> bool:
+        """Whether its file has exact versions, be they none."""
+        given = self._given
+        return given is not None and (given.is_uv_lock or is_pylock(given.base))
 
     def _by(self, uv: str | None) -> list[str]:
         """The line of an installer, up to what it shall install."""
@@ -170,7 +183,8 @@ class Making:
     def _overlay(self) -> None:
         venv = ["-I", "-m", "venv", "--without-pip", self._folder]
         self._done(run([self._base.python, *venv], self._folder, self._environ, self._patience))
-        lines = [f"import site; site.addsitedir({site!r})\n" for site in self._base.sites]
+        lines = [packages.LINE]
+        lines += [f"import site; site.addsitedir({site!r})\n" for site in self._base.sites]
         with open(os.path.join(self._site(), "_gpulayer_base.pth"), "w", encoding="utf-8") as file:
             file.writelines(lines)
 
@@ -244,11 +258,16 @@ class Making:
             return
         if words.is_full(ended.output):
             raise StorageError("disk-full", "the disk is full: its environment has no room")
-        told = words.meaningful(ended.output, settings.secrets(self._environ))
+        told = "\n".join(words.meaningful(ended.output, settings.secrets(self._environ)))
+        if ended.code < 0 or ended.code > _SIGNALS:
+            what = "its installer was killed"
+            told = told or "it said nothing; a machine without memory left kills such a process"
+        elif words.is_unreached(ended.output):
+            what = f"{what}: where its packages come from does not answer"
         raise PreparationError(
             "environment-failed",
             what,
-            why="\n".join(told) or f"the installer ended with {ended.code} and said nothing",
+            why=told or f"the installer ended with {ended.code} and said nothing",
         )
 
     def _conflict(self, unmet: Sequence[Requirement]) -> PreparationError:

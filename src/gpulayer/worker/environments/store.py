@@ -35,10 +35,11 @@ from gpulayer.worker.environments.base import Base, Bases, Environ
 from gpulayer.worker.environments.building import Patience
 from gpulayer.worker.environments.files import Given
 from gpulayer.worker.environments.making import FindUv, Making, find_uv, python_of
+from gpulayer.worker.environments.packages import Local
 
 USE = "environment"
 """The file in a task's folder that names what it uses."""
-LAYOUT = 1
+LAYOUT = 2
 """A part of every key: environments that an older version would make otherwise are not used."""
 _MARK = "whole.json"
 _GONE = ".gone-"
@@ -78,6 +79,8 @@ class Ready:
     folder: str
     how: str
     """`reused`, or `built by uv`."""
+    packages: tuple[Local, ...] = ()
+    """What its file has in the job's folder."""
 
     @property
     def python(self) -> str:
@@ -192,6 +195,7 @@ class Environments:
                 "bytes": room.held(path),
                 "made_at": self._clock.now(),
                 "by": how,
+                "packages": [one.to_json() for one in making.packages],
             }
             with open(fresh, "w", encoding="ascii") as file:
                 json.dump(facts, file)
@@ -206,7 +210,9 @@ class Environments:
         with open(os.path.join(wanted.task_folder, USE), "w", encoding="ascii") as file:
             file.write(key)
         os.utime(os.path.join(self._at(key), _MARK))
-        return Ready(self._at(key), how)
+        facts = (self._facts(key) if wanted.given is not None else None) or {}
+        found = (Local(*one) for one in facts.get("packages") or ())
+        return Ready(self._at(key), how, tuple(found))
 
     def _is_whole(self, key: str) -> bool:
         """Also its Python must still be there: that of its base may have been removed."""

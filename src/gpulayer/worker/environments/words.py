@@ -12,6 +12,12 @@ CHARACTERS = 400
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f]")
 _LOGIN = re.compile(r"://[^/@\s]+@")
 _BEGINS = re.compile(r"\s*(error\b|ERROR\b|\u00d7)")
+_UNREACHED = (
+    "client error (Connect)", "after connection broken by", "dns error", "Network is unreachable",
+    "Temporary failure in name resolution", "tcp connect error",
+)  # fmt: skip
+"""Of uv, and of the libraries that pip stands on. What pip says itself then is that there is no
+such package."""
 _FULL = ("No space left on device", "Disk quota exceeded")
 
 
@@ -27,6 +33,11 @@ def meaningful(output: str, secrets: Sequence[str] = ()) -> list[str]:
         return lines[-LINES:]
     told = lines[begins:]
     return told if len(told) <= LINES else [*told[:2], "...", *told[-(LINES - 3) :]]
+
+
+def is_unreached(output: str) -> bool:
+    """Whether an index or a repository did not answer."""
+    return any(words in output for words in _UNREACHED)
 
 
 def is_full(output: str) -> bool:

@@ -6,17 +6,18 @@ other environment of its user's.
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from gpulayer.errors import PreparationError
+from gpulayer.errors import GPULayerError, PreparationError, StorageError
 from gpulayer.worker.environments import files, settings
 from gpulayer.worker.environments.base import Base, Environ
 from gpulayer.worker.environments.building import Patience
 from gpulayer.worker.environments.store import Wanted
-from gpulayer.worker.steps import plan
+from gpulayer.worker.steps import own_packages, plan
 from gpulayer.worker.steps.plan import TaskPlan
 
 PHASE = "environment"
@@ -42,18 +43,33 @@ def provide(task: TaskPlan) -> None:
         given = files.read(_folder(task), file) if file else None
         wanted = Wanted(lines, _base(task, environ), task.folder, environ, given)
         ready = task.environments.provide(wanted, patience)
-    except PreparationError as error:
-        raise PreparationError(
-            error.code,
-            f"its environment could not be prepared on {task.worker}: {error.message}",
-            where=f"worker {task.worker}, phase {PHASE}",
-            why=error.why,
-            hint=error.help or f"gpulayer help {error.code}",
-            job_id=task.assignment.job_id,
-        ) from error
+        beside = os.path.join(_folder(task), os.path.dirname(file))
+        programs = own_packages.lay(task, ready.python, beside, ready.packages)
+    except (PreparationError, StorageError) as error:
+        raise _placed(task, error) from error
+    except OSError as error:
+        if isinstance(error, ConnectionError):
+            raise  # it is prepared again
+        is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        words = "the disk is full" if is_full else error.strerror or str(error)
+        slug = "disk-full" if is_full else "environment-failed"
+        raise _placed(task, PreparationError(slug, words, why=str(error))) from error
     task.python = ready.python
     task.notes[PHASE] = ready.how
-    _activate(task, ready.folder)
+    _activate(task, ready.folder, programs)
+
+
+def _placed(task: TaskPlan, error: GPULayerError) -> PreparationError:
+    """With the worker and the phase in it."""
+    return PreparationError(
+        error.code,
+        f"its environment could not be prepared on {task.worker}: {error.message}",
+        where=f"worker {task.worker}, phase {PHASE}",
+        why=error.why,
+        hint=error.help or f"gpulayer help {error.code}",
+        job_id=task.assignment.job_id,
+        details=error.details,
+    )
 
 
 def requirements(spec: Mapping[str, Any]) -> tuple[str, ...]:
@@ -96,13 +112,13 @@ def _terminal(task: TaskPlan) -> settings.Lookup | None:
     return lookup
 
 
-def _activate(task: TaskPlan, folder: str) -> None:
+def _activate(task: TaskPlan, folder: str, programs: Sequence[str]) -> None:
     """As its `activate` does it: its programs come before all others."""
     said = task.set.get("PATH")
     if said is None and task.whole is not None:
         said = task.whole.get("PATH")
     elif said is None and task.assignment.envelope_id is not None:
         said = task.lookup(task.assignment.envelope_id, ["PATH"])["PATH"]
-    task.set["PATH"] = os.pathsep.join(filter(None, (os.path.join(folder, "bin"), said)))
+    task.set["PATH"] = os.pathsep.join(filter(None, (*programs, os.path.join(folder, "bin"), said)))
     task.set["VIRTUAL_ENV"] = folder
     task.unset.append("PYTHONHOME")
