@@ -346,3 +346,17 @@ def test_13_two_machines_with_one_credential_at_two_planes(pair: tuple[Env, Env]
     with pytest.raises(GPULayerError) as refused:
         older.register()
     assert refused.value.code == "worker-replaced"
+
+
+def test_a_plane_asks_its_own_workers_what_they_keep_and_says_where_the_others_are(
+    pair: tuple[Env, Env],
+):
+    one, other = pair
+    other.worker("w1", errands=True)
+    one.reconcile()
+    asked = one.plane.send_errand("caches", {})
+    [told] = one.plane.errand_answers(asked, last=False) or []
+    assert (told["name"], told["state"]) == ("w1", "elsewhere")
+    assert told["why"].endswith(", the one on other: ask there")
+    other.plane.send_errand("caches", {})
+    assert len(other.workers["w1"].acquire().errands) == 1

@@ -86,6 +86,7 @@ class Errands:
                 return None
             self._asked.pop(asked.topic, None)
         with self._ports.store.read() as reader:
+            self._say_where(asked, reader)
             return [
                 {"id": worker, "name": asked.names[worker], "why": "", "answer": None}
                 | _with_jobs(asked.answers[worker], reader)
@@ -115,6 +116,16 @@ class Errands:
                     self._ports.wakeups.publish(asked.topic)
 
     # --- inside ------------------------------------------------------------------------------
+
+    def _say_where(self, asked: Asked, reader: Reader) -> None:
+        """Of those that speak with another plane: on which machine that is, to be asked there."""
+        far = [i for i, told in asked.answers.items() if told["state"] == "elsewhere"]
+        homes = reader.plane_homes() if far else {}
+        for worker in far:
+            session = self._sessions.get(WorkerId(worker))
+            home = homes.get(session.worker.plane if session is not None else "", "")
+            if host := home.partition(":")[0]:
+                asked.answers[worker]["why"] += f", the one on {host}: ask there"
 
     def _silence(self, worker_id: WorkerId, now: float) -> tuple[str, str] | None:
         """Why it will not answer; None: it may."""

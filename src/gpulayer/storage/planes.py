@@ -9,6 +9,7 @@ _WHO = (
     "SELECT turn.epoch, planes.id, planes.home, planes.n FROM turn"
     " LEFT JOIN planes ON planes.id = turn.scheduler"
 )
+_HOMES = "SELECT id, home FROM planes"
 _TAKE = "UPDATE turn SET epoch = epoch + 1, scheduler = ? RETURNING epoch"
 _NOBODY = "UPDATE turn SET epoch = epoch + 1, scheduler = NULL RETURNING epoch"
 
@@ -19,6 +20,10 @@ class PlaneReads(Queries):
         row = self._one(_WHO)
         assert row is not None
         return Scheduling(*row)
+
+    def plane_homes(self) -> dict[str, str]:
+        """Where each plane lives, `HOST:FOLDER`."""
+        return {row[0]: row[1] for row in self._all(_HOMES)}
 
 
 class PlaneWrites(Writes):
