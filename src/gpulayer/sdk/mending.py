@@ -179,7 +179,7 @@ def _environment(job: Mapping[str, Any], reported: Mapping[str, Any]) -> list[st
     again = f"gpulayer retry {job['id']}"
     if (reported.get("details") or {}).get("about") != "address":
         return ["gpulayer help environment-failed", again]
-    is_here = not ((job["spec"].get("placement") or {}).get("target"))
+    is_here = (job["spec"].get("placement") or {}).get("target", "local") == "local"
     mend = f"export {ALLOW}=any" if is_here else "gpulayer help requirements"
     return [mend, again]
 

@@ -2,7 +2,7 @@
 
     with no word about it   a command brings the current folder where one of its words names
                             something in it, or `environment.file` does, else nothing; a function
-                            brings its own folder, or the package that it is in
+                            brings its own folder, or without such a file the package that it is in
     --source DIR | none     decides otherwise
     --input SRC[:PATH]      what `inputs` can read, at $GPULAYER_INPUT_DIR/PATH
 
@@ -138,7 +138,9 @@ def _source(
     if workload["kind"] == "distributed" and workload.get("entrypoint"):
         return _Source(folder)
     if function:
-        return _of_function(workload, function)
+        found = _of_function(workload, function)
+        has_file = (spec.get("environment") or {}).get("file")
+        return _Source(found.root if found else folder) if has_file else found
     entrypoint = str(workload.get("entrypoint") or workload.get("function") or "")
     return _Source(folder) if _is_module(entrypoint.partition(":")[0], folder) else None
 

@@ -143,6 +143,10 @@ def test_a_function_brings_its_folder_or_its_package_alone(project: Path) -> Non
     cell = pack(function("cell:f"), function={**origin, "source": "def f(): ..."})
     assert paths(cell) is None
     assert cell.function == {"source": "def f(): ..."}
+    for name, more in (("pkg.mod:main", {}), ("cell:f", {"source": "def f(): ..."})):
+        spec = function(name) | {"environment": {"file": "uv.lock"}}
+        locked = pack(spec, folder=str(project), function={**origin, **more})
+        assert paths(locked) == WHOLE
 
 
 def test_a_function_by_name_brings_the_folder_that_has_its_module(project: Path) -> None:
