@@ -14,6 +14,8 @@ import hashlib
 import os
 import tempfile
 from pathlib import Path
+from threading import Lock
+from typing import NamedTuple
 
 from gpulayer.artifacts.on_disk import write_whole
 from gpulayer.contracts.named import DIGEST
@@ -26,7 +28,8 @@ _PREFIX = "begun-"
 
 
 class Begun:
-    """Of one plane. Uploads belong to the event loop's thread, `sizes` to any."""
+    """Of one plane. Uploads belong to the event loop's thread, but for what they write; `sizes` to
+    any."""
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
@@ -52,7 +55,11 @@ class Begun:
             raise UsageError("usage", "an artifact is named by its SHA-256: 64 digits, 0-9 and a-f")
         path = os.path.join(self.folder, f"{_PREFIX}{owner_of(principal)}-{digest}")
         upload = Upload(self, path, offset)
+        before = self._latest.get(path)
         self._latest[path] = upload
+        if before is not None:
+            before.end()
+        upload.begin()
         return upload
 
     def is_latest(self, upload: Upload) -> bool:
@@ -63,6 +70,14 @@ class Begun:
             del self._latest[upload.path]
 
 
+class Whole(NamedTuple):
+    """A body that has all come."""
+
+    path: str
+    digest: str | None
+    """Of its bytes as they came; None where they did not come all at once."""
+
+
 class Upload:
     """One connection's part of it. Leaving the context keeps what came, if that is worth it."""
 
@@ -70,6 +85,9 @@ class Upload:
         self._begun = begun
         self.path = path
         self.size = offset
+        self._sum = None if offset else hashlib.sha256()
+        self._writing = Lock()
+        self._is_over = False
         self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         have = os.fstat(self._fd).st_size
         if offset > have:
@@ -81,38 +99,51 @@ class Upload:
                 f"the upload goes on at byte {offset:,}, and {have:,} of its bytes are here",
                 why="only who began an upload goes on with it, and only within an hour",
             )
-        os.ftruncate(self._fd, offset)
-        os.lseek(self._fd, offset, os.SEEK_SET)
+
+    def begin(self) -> None:
+        """Nobody else writes in it any more."""
+        os.ftruncate(self._fd, self.size)
+        os.lseek(self._fd, self.size, os.SEEK_SET)
 
     def __enter__(self) -> Upload:
         return self
 
     def __exit__(self, *error: object) -> None:
+        self.end()
         os.close(self._fd)
         if self._begun.is_latest(self) and self.size < WORTH_BYTES:
             Path(self.path).unlink(missing_ok=True)
         self._begun.ended(self)
 
-    def write(self, data: bytes) -> None:
-        """Raises ConnectionAbortedError once another connection goes on with it."""
-        self._require()
-        write_whole(self._fd, data)
-        self.size += len(data)
+    def end(self) -> None:
+        """Nothing is written any more when this returns."""
+        with self._writing:
+            self._is_over = True
 
-    def whole(self) -> str:
-        """It has all come: its file, which is the caller's now."""
+    def write(self, data: bytes) -> None:
+        """On any thread, one after the other. Raises ConnectionAbortedError once another connection
+        goes on with it."""
+        with self._writing:
+            self._require()
+            write_whole(self._fd, data)
+            self.size += len(data)
+        if self._sum is not None:
+            self._sum.update(data)
+
+    def whole(self) -> Whole:
+        """Its file is the caller's now."""
         self._require()
         handle, path = tempfile.mkstemp(prefix="upload-", dir=self._begun.folder)
         os.close(handle)
         os.replace(self.path, path)
-        return path
+        return Whole(path, None if self._sum is None else self._sum.hexdigest())
 
     def drop(self) -> None:
         """It will never be whole."""
         self.size = 0
 
     def _require(self) -> None:
-        if not self._begun.is_latest(self):
+        if self._is_over:
             raise ConnectionAbortedError("another connection goes on with this upload")
 
 

@@ -18,6 +18,7 @@ from typing import Any, BinaryIO
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from gpulayer.api.answers import Call, Raw, settle_blocking
+from gpulayer.api.begun import Whole
 from gpulayer.api.handlers import Handlers
 from gpulayer.api.routes import ROUTES, Route
 from gpulayer.api.wire import Reply
@@ -77,7 +78,7 @@ class Direct:
         answer = getattr(self._handlers, route.name)(call)
         return settle_blocking(answer, self._handlers.wakeups)
 
-    def _uploaded(self, route: Route, call: Call) -> str:
+    def _uploaded(self, route: Route, call: Call) -> str | Whole:
         """The handler takes an upload as a file, and removes it."""
         os.makedirs(self._handlers.uploads, exist_ok=True)
         body = io.BytesIO(call.body) if isinstance(call.body, bytes) else call.body

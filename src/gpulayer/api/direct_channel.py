@@ -8,6 +8,7 @@ from concurrent.futures import Future
 from typing import TypeVar
 
 from gpulayer.api.answers import Parked, settle_blocking
+from gpulayer.artifacts.digesting import Checked
 from gpulayer.artifacts.port import ArtifactStore
 from gpulayer.contracts.messages import (
     Acquire,
@@ -81,9 +82,11 @@ class DirectChannel:
         except GPULayerError as error:
             raise OSError(0, error.message) from error
 
-    def get_artifact(self, digest: str, path: str) -> None:
-        with self._artifacts.open(digest) as source, open(path, "wb") as target:
+    def get_artifact(self, digest: str, path: str) -> str | None:
+        with self._artifacts.open(digest) as source, open(path, "wb") as file:
+            target = Checked(file)
             shutil.copyfileobj(source, target, _PIECE)
+            return target.digest()
 
     def join_stream(self, stream: str) -> Way:
         raise ConnectionRefusedError("jobs of a plane inside a program cannot be entered")

@@ -39,6 +39,11 @@ class Endpoint(Protocol):
         ConnectionError or FileNotFoundError where nobody is."""
 
 
+SEND_BYTES = 1 << 20
+"""What a private socket takes while its other end is busy; each time it is full, two processes
+change places. The kernel may give less (net.core.wmem_max)."""
+
+
 @dataclass(frozen=True, slots=True)
 class Unix:
     path: str
@@ -50,6 +55,7 @@ class Unix:
     def connect(self, timeout: float) -> socket.socket:
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BYTES)
             sock.settimeout(timeout)
             sock.connect(self.path)
         except BlockingIOError as error:  # a full backlog: the plane is there and busy

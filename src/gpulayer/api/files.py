@@ -33,10 +33,11 @@ class Files:
     begun: Begun
 
     def put_artifact(self, call: Call) -> Any:
-        digest, path = call.path["digest"], call.body
+        digest, upload = call.path["digest"], call.body
 
         def kept() -> Any:
-            return {"digest": digest, "size": self._artifacts.take(path, digest)}
+            size = self._artifacts.take(upload.path, digest, upload.digest)
+            return {"digest": digest, "size": size}
 
         return self._disk.submit(kept)
 

@@ -22,6 +22,7 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
+from gpulayer.api.endpoints import SEND_BYTES
 from gpulayer.api.strangers import Limits, Stranger
 from gpulayer.runtime.peers import peer_uid
 
@@ -112,3 +113,5 @@ class _OwnUserOnly(HttpToolsProtocol):
         sock = transport.get_extra_info("socket")
         if sock.family != socket.AF_UNIX or peer_uid(sock) != os.getuid():
             transport.abort()
+        else:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BYTES)

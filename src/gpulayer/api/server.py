@@ -6,16 +6,15 @@ fault of our own is answered as `internal` and written to the log with its trace
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 import json
 import logging
 import os
 import re
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, BinaryIO
+from typing import Any
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
@@ -26,6 +25,8 @@ from gpulayer._version import __version__
 from gpulayer.api import sse
 from gpulayer.api.admission import RETRY_SECONDS, Admission
 from gpulayer.api.answers import Call, Raw, settle
+from gpulayer.api.begun import Whole
+from gpulayer.api.bodies import Opened, written
 from gpulayer.api.guard import newer_client
 from gpulayer.api.handlers import Handlers
 from gpulayer.api.listener import PRIVATE
@@ -46,7 +47,6 @@ DRAINED_BYTES = 256 << 20
 """What is read and dropped of a larger one, so that its sender hears the refusal: one that is still
 sending when the connection ends would hear of a lost connection."""
 
-PIECE_BYTES = 1 << 20
 BYTE_ROUTES = frozenset({"append_log"})
 DUPLEX_ROUTES = frozenset({"join_stream", "serve_stream"})
 
@@ -157,13 +157,12 @@ class App:
         data = b"".join(parts)
         return data if route.name in BYTE_ROUTES else _parsed(data)
 
-    async def _gone_on_with(self, request: Request, call: Call) -> str:
+    async def _gone_on_with(self, request: Request, call: Call) -> Whole:
         """The same of a body that is kept where its connection ends, for its sender to go on."""
         begun, digest = self._handlers.begun, call.path["digest"]
         with begun.upload(call.principal, digest, call.number("offset")) as upload:
             try:
-                async for chunk in request.stream():
-                    upload.write(chunk)
+                await written(request, upload)
             except ConnectionAbortedError:
                 raise ClientDisconnect from None  # it goes on elsewhere already
             except OSError:
@@ -231,7 +230,7 @@ def _respond(answer: Any) -> Response:
     if isinstance(answer, Raw):
         headers = {**IDENTITY, **answer.headers}
         if answer.file is not None:
-            return _Opened(answer, answer.file, headers)
+            return Opened(answer, answer.file, headers)
         kind = "application/octet-stream"  # where the headers name none
         return Response(answer.data, answer.status, headers=headers, media_type=kind)
     data = json.dumps(answer, separators=(",", ":")).encode()
@@ -267,30 +266,6 @@ class _Attendance(Response):
             await self._meetings.attend(self._at.stream, self._at.side, side)
         except GPULayerError as error:
             await _refuse(error, is_closing=True)(scope, receive, send)
-
-
-class _Opened(Response):
-    """The rest of an open file, in constant memory."""
-
-    media_type = "application/octet-stream"
-
-    def __init__(self, answer: Raw, file: BinaryIO, headers: Mapping[str, str]) -> None:
-        self._file = file
-        self.status_code, self.background = answer.status, None
-        size = os.fstat(file.fileno()).st_size - file.tell()
-        self.init_headers({**headers, "Content-Length": str(size)})
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        try:
-            start = {"type": "http.response.start", "status": self.status_code}
-            await send({**start, "headers": self.raw_headers})
-            more = scope["method"] != "HEAD"
-            while more:
-                data = await asyncio.to_thread(self._file.read, PIECE_BYTES)
-                more = bool(data)
-                await send({"type": "http.response.body", "body": data, "more_body": more})
-        finally:
-            self._file.close()
 
 
 async def _no_such_path(scope: Scope, receive: Receive, send: Send) -> None:

@@ -84,8 +84,8 @@ class SessionChannel:
     def put_artifacts(self, files: Sequence[tuple[str, bytes]]) -> None:
         self._known(lambda: self._channel.put_artifacts(files))
 
-    def get_artifact(self, digest: str, path: str) -> None:
-        self._known(lambda: self._channel.get_artifact(digest, path))
+    def get_artifact(self, digest: str, path: str) -> str | None:
+        return self._known(lambda: self._channel.get_artifact(digest, path))
 
     def join_stream(self, stream: str) -> Way:
         return self._channel.join_stream(stream)

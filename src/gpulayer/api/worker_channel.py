@@ -11,13 +11,14 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
 from threading import Condition, Lock
-from typing import Any, BinaryIO, Protocol
+from typing import Any, BinaryIO, Protocol, cast
 
 from gpulayer.api import transfers
 from gpulayer.api.endpoints import Endpoint, Far
 from gpulayer.api.presigned import LEAST_BYTES, Direct
 from gpulayer.api.wire import Wire
 from gpulayer.artifacts import packs
+from gpulayer.artifacts.digesting import Checked
 from gpulayer.clock import SystemClock
 from gpulayer.contracts.messages import (
     Acquire,
@@ -151,13 +152,15 @@ class HttpChannel:
             except GPULayerError as error:
                 raise OSError(0, error.message) from error
 
-    def get_artifact(self, digest: str, path: str) -> None:
+    def get_artifact(self, digest: str, path: str) -> str | None:
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-        with self._downloading, open(os.open(path, flags, 0o600), "r+b") as sink:
-            sink.seek(0, os.SEEK_END)
-            client = self._downloads
+        with self._downloading, open(os.open(path, flags, 0o600), "r+b") as file:
+            file.seek(0, os.SEEK_END)
+            client, checked = self._downloads, Checked(file)
+            sink = cast("BinaryIO", checked)
             if not self._reached(lambda: self.direct.download(client, digest, sink)):
                 self._reached(lambda: transfers.download(client, digest, sink))
+            return checked.digest()
 
     def join_stream(self, stream: str) -> Way:
         """Of its own connection: what is cut off there concerns nothing else."""

@@ -4,7 +4,7 @@
     store       LocalArtifacts: one folder on this machine
     bucket      BucketArtifacts: an object store
     s3            the way to it; `objects` its verbs; `marks` what it is known to hold
-    on_disk     what both do on a disk
+    on_disk     what both do on a disk; `digesting` makes digests beside whoever brings the bytes
     web         bytes from and to an https address
     collect     what a job left in its output folder, into a store
     cut         a folder as it is at one moment, while somebody may be writing in it

@@ -24,6 +24,7 @@ from pathlib import Path
 from secrets import token_hex
 from typing import BinaryIO, NoReturn
 
+from gpulayer.artifacts.digesting import Digesting
 from gpulayer.artifacts.marks import Marks
 from gpulayer.artifacts.objects import Objects
 from gpulayer.artifacts.on_disk import (
@@ -87,11 +88,11 @@ class BucketArtifacts:
             temporary.unlink(missing_ok=True)
         return digest, size
 
-    def take(self, path: str | os.PathLike[str], expected: str) -> int:
+    def take(self, path: str | os.PathLike[str], expected: str, found: str | None = None) -> int:
         place = Path(path)
         try:
             with open_regular(place) as file, Asking(place):
-                digest, size = digest_of(file)
+                digest, size = digest_of(file, found)
             if digest != expected:
                 raise mismatch(expected, digest)
             self._send(place, digest, size)
@@ -210,12 +211,13 @@ class BucketArtifacts:
         self._objects.copy(new, checked, lambda: not_offered(name))
         try:
             self._objects.remove(new)
-            seen, size = hashlib.sha256(), 0
+            seen, size = Digesting(), 0
             for chunk in self._objects.read(checked, lambda: not_offered(name)):
                 seen.update(chunk)
                 size += len(chunk)
-            if seen.hexdigest() != expected:
-                raise mismatch(expected, seen.hexdigest())
+            found = seen.hexdigest()
+            if found != expected:
+                raise mismatch(expected, found)
             with self._marks.held(expected):
                 self._objects.copy(checked, _key(expected), lambda: not_offered(name))
                 self._marks.make(expected)

@@ -11,6 +11,7 @@ from io import BufferedReader
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
+from gpulayer.artifacts.digesting import Digesting
 from gpulayer.contracts.ids import Digest
 from gpulayer.errors import GPULayerError, NotFoundError, RefusedError, StorageError, UsageError
 
@@ -81,7 +82,7 @@ def write_whole(descriptor: int, data: bytes) -> None:
 
 
 def write(file: BinaryIO, path: Path, chunks: Iterable[bytes]) -> tuple[Digest, int]:
-    seen, size = hashlib.sha256(), 0
+    seen, size = Digesting(), 0
     for chunk in chunks:
         seen.update(chunk)
         size += len(chunk)
@@ -92,10 +93,11 @@ def write(file: BinaryIO, path: Path, chunks: Iterable[bytes]) -> tuple[Digest, 
     return Digest(seen.hexdigest()), size
 
 
-def digest_of(file: BinaryIO) -> tuple[Digest, int]:
-    """And its size; the file is at its end then."""
-    found = hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]
-    return Digest(found), file.tell()
+def digest_of(file: BinaryIO, known: str | None = None) -> tuple[Digest, int]:
+    """And its size; the file is at its end then. What is known is not made again."""
+    if known is None:
+        known = hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]
+    return Digest(known), file.seek(0, os.SEEK_END)
 
 
 def swept(

@@ -38,8 +38,9 @@ class ArtifactStore(Protocol):
     ) -> tuple[Digest, int]:
         """Keep what `chunks` yield. If that is not `expected`, or they raise, nothing is kept."""
 
-    def take(self, path: str | os.PathLike[str], expected: str) -> int:
-        """Keep a file of `folder/.new`, which is the store's from now on; its size."""
+    def take(self, path: str | os.PathLike[str], expected: str, found: str | None = None) -> int:
+        """Keep a file of `folder/.new`, which is the store's from now on; its size. `found`: its
+        digest, from whoever wrote it; else it is read."""
 
     def put_many(self, files: Iterable[tuple[str, Iterable[bytes]]]) -> None:
         """Keep small files, each under its announced digest. If one is another, none is kept."""

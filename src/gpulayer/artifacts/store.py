@@ -84,13 +84,13 @@ class LocalArtifacts:
             raise
         return digest, size
 
-    def take(self, path: str | os.PathLike[str], expected: str) -> int:
+    def take(self, path: str | os.PathLike[str], expected: str, found: str | None = None) -> int:
         """Keep a file, which is the store's from now on, whatever becomes of it; its size. It lies
         on the store's own disk, as an upload does: nothing is copied."""
         place = Path(path)
         try:
             with open_regular(place) as file, Asking(place):
-                digest, size = digest_of(file)
+                digest, size = digest_of(file, found)
                 os.fchmod(file.fileno(), 0o400)
                 os.fsync(file.fileno())
             if digest != expected:

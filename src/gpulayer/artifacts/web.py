@@ -13,7 +13,7 @@ import re
 import ssl
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, BinaryIO
 from urllib.parse import urlsplit
 
@@ -71,7 +71,8 @@ def download(
 def upload(url: str, body: BinaryIO, size: int, silent_seconds: float = SILENT_SECONDS) -> None:
     """PUT `size` bytes, once. Raises WebError; what `body` raises."""
     headers = {"Content-Length": str(size), "Content-Type": "application/octet-stream"}
-    request = _request(url, headers, body)
+    # Of a file http.client would take 8 KiB at a time.
+    request = _request(url, headers, iter(lambda: body.read(_PIECE), b""))
     with _Way(os.environ, silent_seconds).answered(request) as answer:
         answer.read(_PIECE)
 
@@ -116,7 +117,7 @@ def _begin_anew(sink: BinaryIO) -> None:
 
 
 def _request(
-    url: str, headers: dict[str, str], body: BinaryIO | None = None
+    url: str, headers: dict[str, str], body: Iterable[bytes] | None = None
 ) -> urllib.request.Request:
     if urlsplit(url).scheme not in ("https", "http"):
         raise WebError("it is no web address")

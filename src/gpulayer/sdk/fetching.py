@@ -6,7 +6,6 @@ ever found under its name, and nothing that exists is overwritten. Memory does n
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -15,6 +14,7 @@ from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
 from gpulayer.api.transfers import Client, download
+from gpulayer.artifacts.digesting import Checked
 from gpulayer.clock import SystemIds
 from gpulayer.contracts.safe_paths import path_fault
 from gpulayer.errors import RefusedError
@@ -56,9 +56,10 @@ def fetch(transport: Client, wanted: Sequence[Wanted]) -> None:
 
 def copy(transport: Client, digest: str, sink: BinaryIO) -> None:
     """Into an open file that can be begun anew, compared at the end."""
-    checked = _Checked(sink)
+    checked = Checked(sink)
+    checked.seek(0)
     download(transport, digest, checked)  # type: ignore[arg-type]
-    found = checked.digest.hexdigest()
+    found = checked.digest() or ""
     if found != digest:
         raise RefusedError(
             "digest-mismatch",
@@ -85,32 +86,6 @@ def _fetch(transport: Client, wanted: Wanted) -> None:
             os.rename(part, wanted.target)
     finally:
         part.unlink(missing_ok=True)
-
-
-class _Checked:
-    """A file that knows the digest of what was written since its beginning."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
-        self._size = 0
-        self.digest = hashlib.sha256()
-
-    def tell(self) -> int:
-        return self._size
-
-    def seek(self, offset: int) -> None:
-        """To where it stands, or to its beginning."""
-        self._file.seek(offset)
-        if offset != self._size:
-            self._size, self.digest = 0, hashlib.sha256()
-
-    def truncate(self) -> None:
-        self._file.truncate()
-
-    def write(self, data: bytes) -> int:
-        self.digest.update(data)
-        self._size += len(data)
-        return self._file.write(data)
 
 
 def _make_folders(folder: Path, done: list[Path]) -> None:

@@ -33,8 +33,9 @@ _FICLONE = 0x40049409
 """ioctl_ficlonerange(2); Linux alone."""
 _TRIES = 5
 
-Fetch = Callable[[str, str], None]
-"""(digest, path of the file to make, or to go on with)"""
+Fetch = Callable[[str, str], str | None]
+"""(digest, path of the file to make, or to go on with); the digest of what was written, if whoever
+wrote it knows"""
 
 
 class ArtifactCache:
@@ -129,8 +130,7 @@ class ArtifactCache:
         fresh = os.path.join(self._folder, f".{digest}")
         goes_on = os.path.exists(fresh)
         try:
-            fetch(digest, fresh)
-            found = _digest_of(fresh)
+            found = fetch(digest, fresh) or _digest_of(fresh)
             if found != digest:
                 raise RefusedError(
                     "digest-mismatch",

@@ -73,10 +73,10 @@ class WorkerChannel(Protocol):
         """Store small files, (SHA-256, bytes) each, as far as the plane lacks them. As many as a
         pack takes (`artifacts.packs`). Raises `OSError` also when the plane refuses them."""
 
-    def get_artifact(self, digest: str, path: str) -> None:
-        """The bytes of an artifact as a file. They are not compared with the digest here. What is
-        there when this raises `ConnectionError` is gone on from by the next call, if the caller
-        leaves it there."""
+    def get_artifact(self, digest: str, path: str) -> str | None:
+        """The bytes of an artifact as a file. They are not compared with the digest here; theirs is
+        told, unless some of them were there before. What is there when this raises
+        `ConnectionError` is gone on from by the next call, if the caller leaves it there."""
 
     def join_stream(self, stream: str) -> Way:
         """The worker's side of a stream. Raises `OSError` where nobody waits for it."""

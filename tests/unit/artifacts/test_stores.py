@@ -156,6 +156,18 @@ def test_a_file_that_is_given_away_as_another_is_gone(shelf: Shelf) -> None:
     assert shelf.kept() == []
 
 
+def test_what_its_writer_says_of_a_file_is_compared_and_not_made_again(shelf: Shelf) -> None:
+    upload = shelf.artifacts.folder / ".new" / "upload-1"
+    upload.write_bytes(TEXT)
+    with pytest.raises(RefusedError, match="not those that were announced"):
+        shelf.artifacts.take(upload, DIGEST, "0" * 64)
+    assert not upload.exists()
+    assert shelf.kept() == []
+    upload.write_bytes(TEXT)
+    assert shelf.artifacts.take(upload, DIGEST, DIGEST) == len(TEXT)
+    assert shelf.kept() == [DIGEST]
+
+
 def test_many_are_stored_at_once_or_none(shelf: Shelf) -> None:
     files = [(hashlib.sha256(bytes([n])).hexdigest(), [bytes([n])]) for n in range(34)]
     with pytest.raises(RefusedError, match="not those that were announced"):

@@ -11,10 +11,11 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable, Mapping
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 from urllib.parse import urlsplit
 
 from gpulayer.artifacts import s3, web
+from gpulayer.artifacts.digesting import Checked
 from gpulayer.contracts import limits
 from gpulayer.contracts.durations import bytes_text
 from gpulayer.contracts.input_urls import shown
@@ -60,18 +61,21 @@ def stage(
 
 
 def _fetch(task: TaskPlan, url: str) -> Fetch:
-    def fetch(digest: str, path: str) -> None:
+    def fetch(digest: str, path: str) -> str | None:
         task.watch.enters(PHASE)
         look = _look(task)
         look()
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-        with open(os.open(path, flags, 0o600), "r+b") as sink:
-            sink.seek(0, os.SEEK_END)
+        with open(os.open(path, flags, 0o600), "r+b") as file:
+            file.seek(0, os.SEEK_END)
+            checked = Checked(file)
+            sink = cast("BinaryIO", checked)
             environ = _environ(task)
             if url.startswith(s3.SCHEME):
                 _from_bucket(url, sink, environ, look)
             else:
                 web.download(url, sink, most=limits.FETCHED_BYTES, look=look, environ=environ)
+            return checked.digest()
 
     return fetch
 
