@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 
+from gpulayer.contracts.changes import Changes
 from gpulayer.contracts.ids import JobId
-from gpulayer.contracts.records import Event, Job, Output, Result, Task, Worker
+from gpulayer.contracts.records import Event, Job, Output, Progress, Result, Task, Worker
 from gpulayer.contracts.states import JOB_TRANSITIONS, TASK_TRANSITIONS
 from gpulayer.errors import StorageError
 from gpulayer.storage import Store, Tx
@@ -307,6 +308,7 @@ def test_a_database_without_preparations_goes_on_with_its_tasks(path: str):
     store.close()
     connection = sqlite3.connect(path)
     connection.execute("DROP TABLE checkpoints")
+    _without_arrays(connection)
     connection.execute("ALTER TABLE tasks DROP COLUMN preparation")
     connection.execute("PRAGMA user_version = 2")
     connection.commit()
@@ -314,4 +316,36 @@ def test_a_database_without_preparations_goes_on_with_its_tasks(path: str):
     again = Store(path)
     with again.read() as reader:
         assert reader.tasks(JobId("train-1")) == before
+    again.close()
+
+
+def _without_arrays(connection: sqlite3.Connection) -> None:
+    """As schema 4 was."""
+    connection.execute("DROP TABLE arrays")
+    connection.execute("DROP TABLE array_chunks")
+    connection.execute("ALTER TABLE jobs DROP COLUMN elements")
+
+
+def test_a_database_without_arrays_goes_on_with_its_jobs_and_takes_one(path: str):
+    store = Store(path)
+    run_through(store, "train-1")
+    submit(store, a_job("waits-1"))
+    with store.read() as reader:
+        before, heads = reader.jobs(), reader.ready_heads(1e9, 8)
+    store.close()
+    connection = sqlite3.connect(path)
+    _without_arrays(connection)
+    connection.execute("PRAGMA user_version = 4")
+    connection.commit()
+    connection.close()
+    again = Store(path)
+    with again.read() as reader:
+        assert reader.jobs() == before
+        assert reader.ready_heads(1e9, 8) == heads
+        assert not reader.has_open_arrays()
+    array = dataclasses.replace(a_job("array-1"), elements=3)
+    assert apply(again, submission(array) + Changes(progress=(Progress(array.id, 3),)))
+    with again.read() as reader:
+        assert reader.has_open_arrays()
+        assert [head.is_array for head in reader.ready_heads(1e9, 8)] == [False, True]
     again.close()

@@ -36,7 +36,7 @@ from gpulayer.contracts.messages import (
     ReportReply,
     TaskReport,
 )
-from gpulayer.contracts.records import Job, Result, Task
+from gpulayer.contracts.records import Job, Progress, Result, Task
 from gpulayer.contracts.states import LIVE_TASK_STATES
 from gpulayer.control_plane.plane import ControlPlane
 from gpulayer.control_plane.settings import Settings
@@ -315,13 +315,24 @@ class Env:
         assert job is not None
         return job
 
-    def result(self, job_id: str) -> Result | None:
+    def result(self, job_id: str, index: int = 0) -> Result | None:
         """What is recorded of its end."""
         with self.store.read() as reader:
-            return reader.result(JobId(job_id))
+            return reader.result(JobId(job_id), index)
 
     def state(self, job_id: str) -> str:
         return str(self.job(job_id).state)
+
+    def progress(self, job_id: str) -> Progress:
+        """Counts of an array."""
+        with self.store.read() as reader:
+            found = reader.progress(JobId(job_id))
+        assert found is not None
+        return found
+
+    def element(self, job_id: str, index: int) -> Task:
+        """The newest task of an element."""
+        return [task for task in self.tasks(job_id) if task.index == index][-1]
 
     def tasks(self, job_id: str) -> list[Task]:
         with self.store.read() as reader:

@@ -6,6 +6,7 @@ from collections import Counter
 from itertools import pairwise
 
 from gpulayer.contracts.capabilities import WorkerCapabilities
+from gpulayer.contracts.elements import ARRAY_END, CHUNK, FRESH, LEFT_OUT, LIVE, RETURNED, grid_of
 from gpulayer.contracts.records import Event, Job, Task
 from gpulayer.contracts.states import (
     LIVE_TASK_STATES,
@@ -15,6 +16,7 @@ from gpulayer.contracts.states import (
     may_move,
 )
 from gpulayer.storage.store import Store
+from gpulayer.storage.tx import Reader
 
 
 class Laws:
@@ -36,7 +38,9 @@ class Laws:
             for job in jobs:
                 self._check_job(job, tasks[job.id])
                 self._check_story(job, reader.events(job.id))
-                result = reader.result(job.id)
+                if job.elements is not None:
+                    check_array(reader, job, tasks[job.id])
+                result = reader.result(job.id, 0 if job.elements is None else ARRAY_END)
                 assert (result is not None) == (job.state in TERMINAL_JOB_STATES), job
                 assert result is None or result.state == job.state
             assert self._accepted <= {job.id for job in jobs}, "an accepted job is gone"
@@ -56,9 +60,11 @@ class Laws:
         live = [task for task in tasks if task.state in LIVE_TASK_STATES]
         places = Counter((task.index, task.rank) for task in live)
         assert all(n == 1 for n in places.values()), f"two live fences: {live}"
-        if job.state in (JobState.SCHEDULED, JobState.RUNNING):
+        if job.elements is not None and job.state is JobState.RUNNING:
+            pass  # all that was given out may have come back
+        elif job.state in (JobState.SCHEDULED, JobState.RUNNING):
             assert live, f"{job.id} is {job.state} and nobody has it"
-            assert {task.attempt for task in live} == {job.attempt}
+            assert job.elements is not None or {task.attempt for task in live} == {job.attempt}
         else:
             assert not live, f"{job.id} is {job.state} and has live tasks {live}"
         assert job.attempt <= job.max_attempts, job
@@ -92,3 +98,36 @@ class Laws:
         gpus = Counter(uuid for task in tasks for uuid in task.gpus)
         assert all(n == 1 for n in gpus.values()), f"a GPU was given twice: {gpus}"
         assert set(gpus) <= {gpu.uuid for gpu in capabilities.gpus or ()}
+
+
+def check_array(reader: Reader, job: Job, tasks: list[Task]) -> None:
+    """The kept counts are those of the elements' states, of their tasks and of their results."""
+    progress = reader.progress(job.id)
+    assert progress is not None
+    grid, letters = grid_of(job.spec), dict[int, str]()
+    for chunk in reader.chunks(job.id):
+        for at, letter in enumerate(chunk.states):
+            letters[grid.index(chunk.chunk * CHUNK + at)] = letter
+        waiting = {int(at) for at in chunk.again if chunk.states[int(at)] == RETURNED}
+        assert waiting == {at for at, letter in enumerate(chunk.states) if letter == RETURNED}
+        assert (chunk.due is not None) == bool(waiting)
+    indices = [grid.index(position) for position in range(grid.size)]
+    states = Counter(letters.get(index, FRESH) for index in indices)
+    left_out = states.pop(LEFT_OUT, 0)
+    assert grid.size - left_out == job.elements
+    assert progress.live == states[LIVE]
+    assert (progress.succeeded, progress.failed) == (states["s"], states["f"])
+    assert progress.timed_out == states["t"]
+    unbegun = states[FRESH] + states[RETURNED]
+    assert progress.waiting in (0, unbegun), "no more is given out of an array that is to end"
+    assert progress.cancelled == states["c"] + unbegun - progress.waiting
+    assert not progress.waiting or progress.returned == states[RETURNED]
+    assert progress.max_parallel is None or progress.live <= progress.max_parallel
+    is_over = job.state in TERMINAL_JOB_STATES
+    assert is_over == (progress.live + progress.waiting == 0), (job.state, progress)
+    live = sorted(task.index for task in tasks if task.state in LIVE_TASK_STATES)
+    assert live == sorted(index for index, letter in letters.items() if letter == LIVE)
+    ended = [result for result in reader.results(job.id) if result.index != ARRAY_END]
+    names = {"s": "succeeded", "f": "failed", "t": "timed_out", "c": "cancelled"}
+    told = {index: names[letter] for index, letter in letters.items() if letter in names}
+    assert {result.index: str(result.state) for result in ended} == told

@@ -16,6 +16,7 @@ from gpulayer._version import __version__
 from gpulayer.api.answers import PARK_SECONDS, Call, Parked, Raw
 from gpulayer.api.authorize import Relation, may
 from gpulayer.api.begun import Begun
+from gpulayer.api.elements import Elements
 from gpulayer.api.files import Files
 from gpulayer.api.guard import Guard
 from gpulayer.api.host_names import HostNames
@@ -82,7 +83,7 @@ class Host(Protocol):
         """Of a served plane {address, fingerprint}; fingerprint None without TLS."""
 
 
-class Handlers(Rights, Speaking, Watching, Files, Streaming, Keeping):
+class Handlers(Rights, Speaking, Watching, Files, Streaming, Keeping, Elements):
     """The routes of one plane. Thread-safe."""
 
     def __init__(self, plane: ControlPlane, artifacts: ArtifactStore, host: Host) -> None:
@@ -198,11 +199,12 @@ class Handlers(Rights, Speaking, Watching, Files, Streaming, Keeping):
     def logs(self, call: Call) -> Any:
         job_id = self._plane.find(call.path["selector"]).id
         cursor = call.cursor("offset")
+        index = call.number("index") if call.query.get("index") else None
         if call.streams:
-            return Stream((job_topic(job_id),), cursor, lambda seen: self._said(job_id, seen))
+            return Stream((job_topic(job_id),), cursor, lambda at: self._said(job_id, at, index))
 
         def look(last: bool) -> Any:
-            part = self._plane.log(job_id, cursor, LOG_BYTES)
+            part = self._plane.log(job_id, cursor, LOG_BYTES, index)
             if not (part.data or part.eof or last):
                 return None
             headers = {"X-Gpulayer-Next": part.next, "X-Gpulayer-Eof": str(int(part.eof))}
@@ -219,13 +221,15 @@ class Handlers(Rights, Speaking, Watching, Files, Streaming, Keeping):
         told = [Message(event["seq"], event["kind"], event) for event in found]
         return told, found[-1]["seq"] if found else after, ended
 
-    def _said(self, job_id: str, cursor: str) -> tuple[list[Message], str, bool]:
+    def _said(self, job_id: str, cursor: str, index: int | None) -> tuple[list[Message], str, bool]:
         """Its log, the same. A cursor that no message had as its id ends the stream."""
-        part = self._plane.log(job_id, cursor, LOG_BYTES + LONGEST)
+        part = self._plane.log(job_id, cursor, LOG_BYTES + LONGEST, index)
         try:
-            told, after = log_messages(part.pieces, cursor)
+            told, after = log_messages(part.pieces, cursor, part.cursor_at)
         except ValueError:
             return [], cursor, True
+        if part.cursor_at is not None:
+            return told, part.next, part.eof
         return told, after, part.eof and after == part.next
 
     def cancel(self, call: Call) -> Any:

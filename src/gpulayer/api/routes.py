@@ -52,6 +52,8 @@ ROUTES: tuple[Route, ...] = (
           "job.look", "job", parks=True),
     Route("events", "GET", "/v1/jobs/{selector}/events", "A job's story, numbered.",
           "job.look", "job", parks=True),
+    Route("elements", "GET", "/v1/jobs/{selector}/elements", "Elements of an array, by index.",
+          "job.look", "job"),
     Route("decision", "GET", "/v1/jobs/{selector}/decision", "Why it is where it is.",
           "job.look", "job"),
     Route("logs", "GET", "/v1/jobs/{selector}/logs", "Framed log bytes by offset.",

@@ -103,6 +103,7 @@ COMPONENTS: Mapping[str, Mapping[str, str]] = {
         "outputs": "tuple[Output, ...]",
         "left": "Any",
         "log_complete": "bool",
+        "array": f"{_OBJECT} | None",
     },
     "Node": {
         "node": "int",
@@ -125,6 +126,13 @@ COMPONENTS: Mapping[str, Mapping[str, str]] = {
         "data": _OBJECT,
     },
     "Story": {"events": "tuple[Event, ...]", "ended": "bool"},
+    "Elements": {"elements": "tuple[Element, ...]", "next": "int | None"},
+    "Element": {
+        "index": "int",
+        "state": "str",
+        "attempt?": "int",
+        "result?": _OBJECT,
+    },
     "Verdict": {
         **dict.fromkeys(("worker_id", "worker_name", "fit"), "str"),
         "count": "int",
@@ -245,8 +253,9 @@ ROUTES: Mapping[str, Shape] = {
     "results": Shape("Ends", query={"session": "str", "after": "int", **_WAIT}),
     "job": Shape("Job", query={"until": "str", **_WAIT}),
     "events": Shape("Story", query={"after": "int", **_WAIT}),
+    "elements": Shape("Elements", query={"state": "str", "after": "int", "limit": "int"}),
     "decision": Shape("Decision"),
-    "logs": Shape("bytes", query={"offset": "str", **_WAIT}),
+    "logs": Shape("bytes", query={"offset": "str", "index": "int", **_WAIT}),
     "cancel": Shape("Job", "Ending"),
     "cancel_many": Shape("Ended", "EndingMany"),
     "retry": Shape("Job", "Retry"),

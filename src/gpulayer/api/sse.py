@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gpulayer.control_plane.queries import cursor_of, offsets_of
+from gpulayer.control_plane.log_parts import cursor_of, offsets_of
 from gpulayer.control_plane.wakeups import Wakeups
 from gpulayer.errors import GPULayerError
 from gpulayer.runtime import segments
@@ -90,19 +90,22 @@ async def body(
                 yield b": keep-alive\n\n"
 
 
-def log_messages(pieces: Sequence[bytes], cursor: str) -> tuple[list[Message], str]:
+def log_messages(
+    pieces: Sequence[bytes], cursor: str, cursor_at: Callable[[int, int], str] | None = None
+) -> tuple[list[Message], str]:
     """The whole records of pieces of log that each begin with one, as read from that cursor, and
-    the cursor behind them."""
+    the cursor behind them. `cursor_at`: see `queries.LogPart`."""
     found, offsets = [], offsets_of(cursor)
-    offsets += [0] * (len(pieces) - len(offsets))
+    offsets = [0] * len(pieces) if cursor_at else offsets + [0] * (len(pieces) - len(offsets))
     records = ((at, record) for at, data in enumerate(pieces) for record in segments.decode(data))
     for at, record in records:
         offsets[at] += segments.HEADER.size + len(record.data)
+        cursor = cursor_at(at, offsets[at]) if cursor_at else cursor_of(offsets)
         told: dict[str, Any] = {"stream": _STREAMS.get(record.stream, "?"), "at": record.time}
         told |= {"rank": record.rank, "index": record.index}
         try:
             told["text"] = record.data.decode()
         except UnicodeDecodeError:  # bytes of another encoding, or half a character
             told["base64"] = base64.b64encode(record.data).decode()
-        found.append(Message(cursor_of(offsets), "log", told))
-    return found, cursor_of(offsets)
+        found.append(Message(cursor, "log", told))
+    return found, cursor if cursor_at else cursor_of(offsets)

@@ -54,7 +54,10 @@ def followed(
             if job["note"]:
                 render.say(render.plain(job["note"]))
         with waiting.told_after(WAIT_SECONDS, wire, job["id"] if is_talking else None):
-            report = attachment.relay(wire, job["id"], in_ranks=job["ranks"] > 1)
+            in_ranks, in_elements = job["ranks"] > 1, bool(job.get("array"))
+            report = attachment.relay(
+                wire, job["id"], in_ranks=in_ranks or in_elements, in_elements=in_elements
+            )
     if report.outcome != "left" and (is_talking or report.exit_code in OURS):
         tell_end(wire, job["id"], report, is_talking)
     if get and report.outcome != "left":

@@ -14,6 +14,7 @@ import click
 from gpulayer.cli.session import Command, chosen, options
 from gpulayer.cli.table import FLAGS
 from gpulayer.errors import NotFoundError, UsageError
+from gpulayer.sdk.array_words import ITEMS, array_of, split_items, with_bare_matrix
 from gpulayer.sdk.describe import ANYWHERE, OPTIONS, spec_of
 from gpulayer.sdk.requirements import requirements_of, with_header
 
@@ -26,6 +27,7 @@ STARTING = (
     "source", "inputs", "outputs", "data", "checkpoint", "on", "target", "priority", "strategy",
     "label", "env", "env_file", "secret", "timeout",
     "retries", "retry_on", "on_unschedulable", "idempotency_key", "stdin",
+    "array", "each_line", "matrix", "max_failures",
 )  # fmt: skip
 """Flags that run, submit and plan share, in the order of their help."""
 
@@ -43,7 +45,7 @@ class Starting(click.Command):
     """`--get` alone is `--get=.`: the word after it is not its value but the command's."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        return super().parse_args(ctx, _with_bare_get(args))
+        return super().parse_args(ctx, with_bare_matrix(_with_bare_get(args)))
 
 
 def _with_bare_get(args: list[str]) -> list[str]:
@@ -63,7 +65,8 @@ def spec_from(
     workload: Mapping[str, Any], flags: Mapping[str, Any], server: Elsewhere | None = None
 ) -> dict[str, Any]:
     """The job for a workload and the flags that were given, on its way to `server`."""
-    said = {name: flags[name] for name in OPTIONS if name in flags}
+    workload, array = _array(workload, flags)
+    said = {name: flags[name] for name in OPTIONS if name in flags} | {"array": array}
     said["on"] = _where(flags) or (ANYWHERE if server is not None else None)
     said["labels"] = labels_from(flags["label"])
     said["env"] = _env(flags["env"], flags["env_file"])
@@ -71,6 +74,20 @@ def spec_from(
     said["outputs"] = list(flags["outputs"])
     said["requirements"] = requirements_of(flags["requirement"])
     return spec_of(workload, with_header(workload, said))
+
+
+def _array(
+    workload: Mapping[str, Any], flags: Mapping[str, Any]
+) -> tuple[Mapping[str, Any], dict[str, Any]]:
+    """The workload without its items, and the array that it becomes."""
+    items: list[str] = []
+    if workload["kind"] == "command" and ITEMS in workload["command"]:
+        words, items = split_items(workload["command"])
+        workload = {**workload, "command": words}
+    wishes = {name: flags.get(name) for name in ("array", "each_line", "matrix", "max_failures")}
+    if not items and all(value in (None, ()) for value in wishes.values()):
+        return workload, {}
+    return array_of(workload, items=items, **wishes)  # type: ignore[arg-type]
 
 
 def server_for(flags: Mapping[str, Any]) -> Elsewhere | None:

@@ -19,11 +19,13 @@ from gpulayer.cli.wait import leave, until_finished
 from gpulayer.clock import SystemClock
 from gpulayer.contracts.durations import parse_duration
 from gpulayer.errors import UsageError
-from gpulayer.runtime.rank_lines import RankLines, label
+from gpulayer.runtime.rank_lines import RankLines, element_label, label
 from gpulayer.runtime.segments import BOTH, LAUNCHER, NOTE, PREPARE, STDERR, STDOUT, Record
 from gpulayer.sdk import log_lines
 
 STREAMS = {"stdout": {STDOUT, BOTH}, "stderr": {STDERR}, "prepare": {PREPARE, NOTE}}
+Whose = Callable[[int, int], bytes]
+"""(element, rank) -> what stands before its lines; nothing: they are no one's."""
 T = TypeVar("T")
 _NAMES = {STDOUT: "stdout", BOTH: "stdout", STDERR: "stderr", PREPARE: "prepare", NOTE: "note"}
 
@@ -58,6 +60,8 @@ def command(
         raise UsageError("usage", "--tail counts lines: 0 or more", hint="--tail 10")
     wire = connect()
     found = wire.call("GET", job_path(job))
+    is_array = bool(found.get("array"))
+    query = {"index": index} if is_array and index is not None else {}
 
     def chosen(records: Iterable[Record]) -> Iterator[Record]:
         return (
@@ -71,22 +75,26 @@ def command(
 
     def read(render: Callable[[Iterator[Record]], Iterator[T]]) -> Iterator[T]:
         if tail is None:
-            return render(chosen(log_lines.records(wire, found["id"], follow=follow)))
+            return render(chosen(log_lines.records(wire, found["id"], follow=follow, query=query)))
 
         def of_chosen(records: Iterable[Record]) -> Iterator[T]:
             return render(chosen(records))
 
-        return log_lines.last(wire, found["id"], tail, of_chosen, follow=follow)
+        return log_lines.last(wire, found["id"], tail, of_chosen, follow=follow, query=query)
 
-    has_ranks = rank is None and found["ranks"] > 1
+    whose: Whose | None = None
+    if rank is None and found["ranks"] > 1:
+        whose = _rank
+    elif is_array and index is None:
+        whose = _element
     try:
         if as_json:
             _as_json(read(lambda records: _matching(_timed(records), pattern)))
         elif tail is None and pattern is None:
-            records = chosen(log_lines.records(wire, found["id"], follow=follow))
-            _as_it_is(records, in_ranks=has_ranks)
+            records = chosen(log_lines.records(wire, found["id"], follow=follow, query=query))
+            _as_it_is(records, whose)
         else:
-            _as_lines(read(lambda records: _lines(records, pattern)), in_ranks=has_ranks)
+            _as_lines(read(lambda records: _lines(records, pattern)), whose)
         if exit_code:
             return code_of(until_finished(wire, found))
     except KeyboardInterrupt:
@@ -94,33 +102,47 @@ def command(
     return 0
 
 
-def _as_it_is(records: Iterable[Record], *, in_ranks: bool) -> None:
-    """Byte for byte; lines of several ranks whole, and with the rank where a person reads."""
+def _rank(index: int, rank: int) -> bytes:
+    return label(rank) if rank != LAUNCHER else b""
+
+
+def _element(index: int, rank: int) -> bytes:
+    return element_label(index)
+
+
+def _as_it_is(records: Iterable[Record], whose: Whose | None) -> None:
+    """Byte for byte; lines of several ranks or elements whole, and with their number where a person
+    reads."""
     out, err = Screen(sys.stdout), Screen(sys.stderr)
-    open_lines: dict[tuple[bool, int], RankLines] = {}
+    open_lines: dict[tuple[bool, int, int], RankLines] = {}
     for record in records:
         is_err = record.stream in (STDERR, NOTE)
         data = record.data
-        if in_ranks and record.rank != LAUNCHER:
+        if whose is not None and (mark := whose(record.index, record.rank)):
             shows = (sys.stderr if is_err else sys.stdout).isatty()
-            mark = label(record.rank) if shows else b""
-            data = open_lines.setdefault((is_err, record.rank), RankLines(mark)).feed(data)
+            key = (is_err, record.index, record.rank)
+            lines = open_lines.setdefault(key, RankLines(mark if shows else b""))
+            data = lines.feed(data)
+            if not lines.is_open:
+                del open_lines[key]
         (err if is_err else out).write(data)
-    for (is_err, _), lines in open_lines.items():
+    for (is_err, _, _), lines in open_lines.items():
         (err if is_err else out).write(lines.rest())
 
 
-def _as_lines(lines: Iterable[tuple[int, str]], *, in_ranks: bool) -> None:
+def _as_lines(lines: Iterable[tuple[tuple[int, int], str]], whose: Whose | None) -> None:
     screen = Screen(sys.stdout)
-    shows = in_ranks and sys.stdout.isatty()
-    for rank, line in lines:
-        mark = label(rank) if shows and rank != LAUNCHER else b""
+    shows = whose is not None and sys.stdout.isatty()
+    for (index, rank), line in lines:
+        mark = whose(index, rank) if whose is not None and shows else b""
         screen.write(mark + line.encode(errors="replace") + b"\n")
 
 
-def _lines(records: Iterator[Record], pattern: re.Pattern[str] | None) -> Iterator[tuple[int, str]]:
+def _lines(
+    records: Iterator[Record], pattern: re.Pattern[str] | None
+) -> Iterator[tuple[tuple[int, int], str]]:
     lines = log_lines.ranked_lines(records)
-    return ((rank, line) for rank, line in lines if pattern is None or pattern.search(line))
+    return ((who, line) for who, line in lines if pattern is None or pattern.search(line))
 
 
 def _matching(

@@ -99,5 +99,7 @@ REASONS = {
     "report_refused": "It ended, and its end could not be recorded: too much, or malformed.",
     "rendezvous": "The nodes of a distributed job did not find each other in time.",
     "port_taken": "Another process took the port at which the nodes were to meet.",
+    "elements_failed": "All elements of the array have ended, and some of them failed.",
+    "max_failures": "More elements of the array had failed than it allows.",
     "peer_failed": "It was ended because another rank or node of its job had failed.",
 }

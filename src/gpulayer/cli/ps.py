@@ -56,7 +56,7 @@ def row(job: Mapping[str, Any], now: float, numbers: Mapping[str, str] = {}) -> 
     code = job.get("exit_code")
     return (
         job["id"],
-        job["state"],
+        job["state"] + ended_of(job),
         duration_text(now - job["submitted_at"]),
         job.get("worker") or "-",
         ",".join(numbers.get(uuid, uuid) for uuid in job.get("gpus") or ()) or "-",
@@ -65,6 +65,15 @@ def row(job: Mapping[str, Any], now: float, numbers: Mapping[str, str] = {}) -> 
         "-" if code is None else str(code),
         reason(job),
     )
+
+
+def ended_of(job: Mapping[str, Any]) -> str:
+    """` 7/10` of an array: how many of its elements have ended."""
+    array = job.get("array")
+    if not array:
+        return ""
+    left = array["waiting"] + array["running"]
+    return f" {array['elements'] - left}/{array['elements']}"
 
 
 def reason(job: Mapping[str, Any]) -> str:

@@ -60,6 +60,7 @@ def command(
         flags["on_unschedulable"] = flags["on_unschedulable"] or "fail"
     server = server_for(flags)
     spec = spec_from({"kind": "command", "command": words}, flags, server)
+    words = list(spec["workload"]["command"])
     if dry_run:
         from gpulayer.cli.plan import show
 
@@ -71,13 +72,19 @@ def command(
 
         render.data(queue(spec, flags["idempotency_key"], server)["id"])
         return 0
-    with_stdin = flags["stdin"] != "none"
+    with_stdin = flags["stdin"] != "none" and "array" not in spec
     if server is not None:
         from gpulayer.cli.far_run import attached as attached_afar
 
         return attached_afar(
             server, spec, words, flags["idempotency_key"], is_talking, with_stdin, get
         )
+    if "array" in spec:  # what all of its elements say is in the log alone
+        from gpulayer.cli.far_run import followed
+        from gpulayer.cli.submit import queued_here
+
+        wire, key = connect_to(None), flags["idempotency_key"] or SystemIds().token(26)
+        return followed(wire, lambda: queued_here(wire, spec, key, {}), "", is_talking, get)
     return attached(spec, words, flags["idempotency_key"], is_talking, with_stdin, get=get)
 
 

@@ -38,6 +38,7 @@ def facts(job: Mapping[str, Any], now: float) -> Iterator[tuple[str, str]]:
     yield "state", _state(job)
     if job.get("decision_summary") and job["state"] == "queued":
         yield "waits", str(job["decision_summary"]).removeprefix("waits: ")
+    yield from _elements(job)
     yield "what", origin.get("argv_text") or _workload(job["spec"])
     if origin.get("cwd"):
         yield "folder", origin["cwd"]
@@ -85,6 +86,18 @@ def _state(job: Mapping[str, Any]) -> str:
     if job.get("cancel_requested_at") and job["state"] in ("scheduled", "running"):
         text += " (being cancelled)"
     return text
+
+
+def _elements(job: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    array = job.get("array")
+    if not array:
+        return
+    words = ("succeeded", "failed", "timed_out", "cancelled", "running", "waiting")
+    told = [f"{array[word]} {word.replace('_', ' ')}" for word in words if array[word]]
+    yield "elements", f"{array['elements']}: {', '.join(told)}"
+    if bad := array.get("failed_indices"):
+        more = ", ..." if array["failed"] + array["timed_out"] > len(bad) else ""
+        yield "failed", ", ".join(map(str, bad)) + more
 
 
 def _checkpoint(kept: Mapping[str, Any]) -> str:

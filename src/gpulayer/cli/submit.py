@@ -14,6 +14,7 @@ from gpulayer.cli.flags import function_workload, server_for, spec_from, startin
 from gpulayer.cli.session import connect_to, options
 from gpulayer.cli.table import FLAGS
 from gpulayer.errors import NotFoundError, SpecError, UsageError
+from gpulayer.sdk.array_words import with_bare_matrix
 from gpulayer.sdk.describe import FUNCTION
 
 if TYPE_CHECKING:
@@ -25,8 +26,8 @@ class Described(click.Command):
     """A command's own options end at its first word; a function, `module:function`, has none."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        words = list(args)
-        rest = super().parse_args(ctx, args)
+        words = args = with_bare_matrix(args)
+        rest = super().parse_args(ctx, list(args))
         given = list(ctx.params.get("command") or ())
         if len(given) > 1 and "--" not in words and FUNCTION.fullmatch(given[0]):
             ctx.allow_interspersed_args = True

@@ -80,7 +80,7 @@ OTHER_WORDS = {
 }  # fmt: skip
 """What other tools call our verbs: not taken, but understood by the message that refuses them."""
 
-LATER_FLAGS = frozenset("--after --array --cache --max-price --matrix".split())
+LATER_FLAGS = frozenset("--after --cache --max-price".split())
 """Of a later version, so that they are refused by name and not taken for a slip."""
 
 
@@ -110,7 +110,8 @@ FLAGS: dict[str, Flag] = {
     "secret": _flag("--secret", about="Give the job a secret by name: NAME, NAME=ENV or "
                     "NAME=@FILE; elsewhere, one that the worker gives.", metavar="NAME",
                     multiple=True),
-    "label": _flag("-l", "--label", about="Label the job.", metavar="K=V", multiple=True),
+    "label": _flag("-l", "--label", about="Label the job.", metavar="K=V", multiple=True,
+                   advanced=True),
     "timeout": _flag("--timeout", about="End the job after this long: 90, 90s, 2h, 1-12:00:00.",
                      metavar="TIME"),
     "stdin": _flag("--stdin", about="`none`: give the job no standard input.",
@@ -145,6 +146,14 @@ FLAGS: dict[str, Flag] = {
                      type=click.IntRange(0, 20)),
     "retry_on": _flag("--retry-on", about="What is tried again: worker_lost, failed, timed_out, "
                       "exit:N.", metavar="REASON", multiple=True, advanced=True),
+    "array": _flag("--array", about="Run it once for each index: 0-9, 0-99:3, %8 at most at one "
+                   "time.", metavar="RANGE"),
+    "each_line": _flag("--each-line", about="Run it once for each line of a file, {item}.",
+                       metavar="FILE", advanced=True),
+    "matrix": _flag("--matrix", about="Run it once for each combination: lr=0.1,0.01 seed=1,2.",
+                    metavar="K=V,V...", multiple=True, advanced=True),
+    "max_failures": _flag("--max-failures", about="End an array when more elements than this have "
+                          "failed.", metavar="N", type=click.IntRange(0), advanced=True),
     # What it needs
     "gpus": _flag("--gpus", about="GPUs: N, a100:2, a100,h100:2 or 24GB:2.", metavar="GPUS"),
     "gpu_memory": _flag("--gpu-memory", about="Memory of each GPU, in GB.", metavar="SIZE"),

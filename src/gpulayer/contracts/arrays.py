@@ -58,6 +58,10 @@ class Array(Contract):
     count: int | None = Field(
         None, ge=1, le=limits.ARRAY_ELEMENTS, description="Elements 0 to count - 1."
     )
+    first: int = Field(0, ge=0, le=limits.ARRAY_INDEX, description="Index of the first of count.")
+    step: int = Field(
+        1, ge=1, le=limits.ARRAY_INDEX, description="From one index of count to the next."
+    )
     items: Annotated[
         Any,
         AfterValidator(_check_items),
@@ -93,6 +97,17 @@ def _form_faults(array: Array) -> Iterator[InitErrorDetails]:
             None,
             f"needs exactly one of count, items and matrix, and has {have}",
             'write it as {"count": 10}',
+        )
+    elif array.count is None and array.model_fields_set & {"first", "step"}:
+        yield fault((), None, f"has first or step beside {forms[0]}", "they belong to count")
+    elif array.count is not None and array.first + array.step * (array.count - 1) > (
+        limits.ARRAY_INDEX
+    ):
+        yield fault(
+            ("step",),
+            array.step,
+            f"makes the last index larger than {limits.ARRAY_INDEX}",
+            "use smaller numbers, or a list of items",
         )
     elif array.matrix is not None:
         elements = math.prod(len(values) for values in array.matrix.values())

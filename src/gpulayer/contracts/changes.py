@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gpulayer.contracts.ids import JobId, TaskId
-from gpulayer.contracts.records import Job, Output, Result, Task
+from gpulayer.contracts.records import Chunk, Job, Output, Progress, Result, Task
 from gpulayer.contracts.states import JobState, TaskState
 
 
@@ -61,6 +61,10 @@ class Changes:
     events: tuple[NewEvent, ...] = ()
     results: tuple[Result, ...] = ()
     outputs: tuple[Output, ...] = ()
+    progress: tuple[Progress, ...] = ()
+    """Of arrays; each replaces the row that was read in this very transaction."""
+    chunks: tuple[Chunk, ...] = ()
+    """The same."""
 
     def __add__(self, other: Changes) -> Changes:
         return Changes(
@@ -71,6 +75,8 @@ class Changes:
             self.events + other.events,
             self.results + other.results,
             self.outputs + other.outputs,
+            self.progress + other.progress,
+            self.chunks + other.chunks,
         )
 
     def __bool__(self) -> bool:
@@ -83,6 +89,8 @@ class Changes:
                 self.events,
                 self.results,
                 self.outputs,
+                self.progress,
+                self.chunks,
             )
         )
 

@@ -79,6 +79,8 @@ class Pending:
     seq: int
     """Submission order; decides among equal priorities."""
     fail_if_unschedulable: bool = False
+    is_array: bool = False
+    """It stands for one of its elements; there may be several like it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -158,7 +158,7 @@ class JobSpec(Contract):
     def _agree(self) -> Self:
         work = self.workload
         faults = [*_secret_faults(self), *_input_faults(self), *_data_faults(self)]
-        faults += [*_kind_faults(self), *_image_faults(self)]
+        faults += [*_kind_faults(self), *_image_faults(self), *_array_faults(self)]
         if isinstance(work, DistributedJob):
             faults += _distributed_faults(self, work)
         refuse_all(faults)
@@ -232,6 +232,20 @@ def _kind_faults(spec: JobSpec) -> Iterator[InitErrorDetails]:
             'use retry: {"max_attempts": 2}',
             about=_KIND,
         )
+
+
+def _array_faults(spec: JobSpec) -> Iterator[InitErrorDetails]:
+    """What an element is given becomes a word of its command, and a variable."""
+    if spec.array is None or spec.workload.kind != "command":
+        return
+    items = spec.array.items if isinstance(spec.array.items, list) else ()
+    given: list[tuple[tuple[str | int, ...], Any]] = []
+    given += [(("items", at), value) for at, value in enumerate(items)]
+    for name, values in (spec.array.matrix or {}).items():
+        given += [(("matrix", name, at), value) for at, value in enumerate(values)]
+    for place, value in given:
+        if isinstance(value, str) and (wrong := word_fault(value)) is not None:
+            yield fault(("array", *place), None, *wrong)
 
 
 def _image_faults(spec: JobSpec) -> Iterator[InitErrorDetails]:

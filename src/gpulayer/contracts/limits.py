@@ -111,6 +111,9 @@ HOURLY_COST: Final = 1_000_000
 ARRAY_ELEMENTS: Final = 1_000_000
 """Elements of one array, however they are given."""
 
+ARRAY_INDEX: Final = 2_000_000_000
+"""The largest index of an element."""
+
 ARRAY_ITEMS: Final = 10_000
 """Items written out in the spec, and values of one array parameter; more is an artifact."""
 

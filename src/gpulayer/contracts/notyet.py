@@ -32,6 +32,13 @@ def _set_too_early(spec: JobSpec) -> Iterator[str]:
             yield field
     if spec.checkpoint and spec.workload.kind == "distributed":
         yield "checkpoint of a distributed job"
+    if spec.array is not None:
+        if spec.workload.kind == "distributed":
+            yield "array of a distributed job"
+        if spec.checkpoint:
+            yield "checkpoint of an array"
+        if isinstance(spec.array.items, str):
+            yield "array.items as an artifact"
 
 
 def _says_something(value: Any) -> bool:
@@ -45,7 +52,6 @@ _VALUES: dict[str, Callable[[JobSpec], Any]] = {
     "placement.provisioning": lambda spec: spec.placement.provisioning,
     "after": lambda spec: spec.after,
     "environment.preload": lambda spec: spec.environment and spec.environment.preload,
-    "array": lambda spec: spec.array,
     "resume": lambda spec: spec.resume,
     "cache": lambda spec: spec.cache,
     "reuse": lambda spec: spec.reuse,

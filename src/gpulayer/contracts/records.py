@@ -55,6 +55,47 @@ class Job:
     """Of the request that came with the key: the same key with another digest is a conflict."""
     version: int = 0
     """Grows with every update; a guarded update names the one it read."""
+    elements: int | None = None
+    """Of an array: how many it runs. Its counts are its `Progress`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far an array is. The first six numbers always add up to the job's `elements`."""
+
+    job_id: JobId
+    waiting: int
+    """Elements that are still to be given out; none once the array is to end."""
+    live: int = 0
+    """Given out, and not told the end of."""
+    succeeded: int = 0
+    failed: int = 0
+    timed_out: int = 0
+    cancelled: int = 0
+    """Those too that were never given out."""
+    returned: int = 0
+    """Those that wait and were given out before."""
+    next: int = 0
+    """No position from here on was ever given out; see `elements.Grid`."""
+    told: int = 0
+    """Failures that the job's story tells of."""
+    max_parallel: int | None = None
+    max_failures: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """A thousand elements of an array, of which one was given out. No row: none was."""
+
+    job_id: JobId
+    chunk: int
+    states: str
+    """A letter for each, as `elements` says."""
+    again: Mapping[str, tuple[int, int, float]] = field(default_factory=dict)
+    """Position in the chunk -> (attempts used, attempts lost, not before), of elements that are
+    given out again."""
+    due: float | None = None
+    """When the first of those that wait for that may be. None: none waits."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -159,6 +159,10 @@ class Reason(StrEnum):
     """The nodes of a distributed job did not find each other in time."""
     PORT_TAKEN = "port_taken"
     """Another process took the port at which they were to meet."""
+    ELEMENTS_FAILED = "elements_failed"
+    """All elements of an array have ended, and some of them failed."""
+    MAX_FAILURES = "max_failures"
+    """More elements of an array had failed than it allows."""
     PEER_FAILED = "peer_failed"
     """Ended because another node or rank of the same job had failed."""
 

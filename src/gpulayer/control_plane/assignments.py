@@ -165,5 +165,5 @@ def _takes_log(reader: Reader, task: Task) -> bool:
     at its end."""
     if task.state in LIVE_TASK_STATES:
         return True
-    later = (other for other in reader.tasks(task.job_id) if other.fence > task.fence)
-    return not any(other.rank == task.rank for other in later)
+    attempts = reader.tasks_of_element(task.job_id, task.index)
+    return not any(other.fence > task.fence and other.rank == task.rank for other in attempts)

@@ -25,6 +25,7 @@ from gpulayer.contracts.decision import (
 )
 from gpulayer.contracts.ids import JobId, ShapeId, TaskId, WorkerId
 from gpulayer.contracts.messages import Assignment
+from gpulayer.control_plane import elements
 from gpulayer.control_plane.election import Election
 from gpulayer.control_plane.lifecycle import jobs as rules
 from gpulayer.control_plane.meters import Meters
@@ -92,6 +93,8 @@ class Dispatcher:
         """By the newest pass."""
         self._may_be_ahead = True
         """Some task may be on its way that holds nothing yet."""
+        self._may_have_arrays = True
+        """Some array may have elements left to give out."""
 
     def request(self) -> None:
         """See to it that a pass begins after now. What was committed before now is in it."""
@@ -130,6 +133,7 @@ class Dispatcher:
     def elected(self) -> None:
         """From now on this plane schedules; what it knew of the queue is old."""
         self._said, self._moved = {}, 0
+        self._may_have_arrays = True
         self.request()
 
     def asked_from_afar(self) -> None:
@@ -151,8 +155,16 @@ class Dispatcher:
         if not self._election.is_mine(tx):
             return _LEFT
         now = self._ports.clock.now()
+<<<<<<< HEAD
         most = heads.most(self._moved, self._ports.settings.pass_jobs)
         queue = tuple(tx.ready_heads(now, most))
+=======
+        # A pass that finds room for all that it looks at is followed by a longer one.
+        heads = min(self._ports.settings.pass_jobs, max(_HEADS, 2 * self._moved))
+        queue = tuple(tx.ready_heads(now, heads))
+        if self._may_have_arrays or any(pending.is_array for pending in queue):
+            queue, self._may_have_arrays = elements.offered(tx, queue, heads, now)
+>>>>>>> c17e7f1 (Arrays: one job of many elements, their states a letter each, given out as tasks)
         sent = tx.sent_ahead() if self._may_be_ahead else []
         self._may_be_ahead = bool(sent)
         if not queue and not sent:
@@ -228,15 +240,15 @@ class Dispatcher:
         if decision.outcome is Outcome.WAITING:
             return None
         job = tx.job(decision.job_id)
-        if job is None:
+        if job is None or job.finished_at is not None:
             return None
         if decision.outcome is Outcome.UNSCHEDULABLE:
-            changes = rules.unschedulable(job, decision, now)
+            changes = elements.unschedulable(tx, job, decision, now)
         else:
             sessions = {p.worker_id: self._sessions.get(p.worker_id) for p in decision.placements}
             incarnations = {w: s.worker.incarnation for w, s in sessions.items() if s is not None}
             fences = tx.next_fences(len(decision.placements))
-            changes = rules.placed(job, decision, fences, incarnations, now)
+            changes = elements.placed(tx, job, decision, fences, incarnations, now)
         if not tx.apply(changes):
             return None
         if changes.tasks:

@@ -16,6 +16,7 @@ from gpulayer.contracts.ids import TaskId, WorkerId
 from gpulayer.contracts.messages import Exit, Held, Preparation
 from gpulayer.contracts.records import Task
 from gpulayer.contracts.states import LIVE_TASK_STATES, Reason
+from gpulayer.control_plane import elements
 from gpulayer.control_plane.lifecycle import gangs, tasks as rules
 from gpulayer.control_plane.ports import Tx, commit
 from gpulayer.control_plane.wakeups import ANY_JOB, job_topic, worker_topic
@@ -37,7 +38,12 @@ def end_task(
         return set()
     how: dict[str, Any] = {"log_size": log_size, "log_complete": log_complete}
     topics = {job_topic(job.id), ANY_JOB}
-    if gangs.is_gang(job):
+    if job.elements is not None:
+        changes = elements.ended(tx, job, task, end, now, ids.uniform(), **how)
+        commit(tx, changes)
+        if any("cancel_mode" in update.values for update in changes.job_updates):
+            topics |= {worker_topic(other.worker_id) for other in tx.live_tasks(job_id=job.id)}
+    elif gangs.is_gang(job):
         others = gangs.peers(tx.tasks(job.id), task)
         commit(tx, gangs.ended(job, task, others, end, now, ids.uniform(), **how))
         topics |= {worker_topic(other.worker_id) for other in others}
@@ -63,7 +69,10 @@ def prepare_task(tx: Tx, task: Task, preparation: Preparation, now: float) -> No
     """Once per task: it is told again with its end."""
     job = tx.job(task.job_id)
     if job is not None and task.preparation is None:
-        commit(tx, rules.prepared(job, task, preparation, now))
+        told = rules.prepared(job, task, preparation, now)
+        if job.elements is not None:  # a line for each would drown the story
+            told = Changes(task_updates=told.task_updates)
+        commit(tx, told)
 
 
 def publish(tx: Tx, task: Task, rendezvous: Mapping[str, Any]) -> set[str]:

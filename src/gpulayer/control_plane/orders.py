@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from gpulayer.contracts.elements import element_spec
 from gpulayer.contracts.ids import WorkerId
 from gpulayer.contracts.messages import Assignment, Cancel
 from gpulayer.contracts.records import AHEAD_PHASES, Job, Task
@@ -34,7 +35,7 @@ def assignment(
         index=task.index,
         attempt=task.attempt,
         rank=task.rank,
-        spec=job.spec,
+        spec=job.spec if job.elements is None else element_spec(job.spec, task.index),
         origin=job.origin,
         envelope_id=job.envelope_id,
         gpus=task.gpus,

@@ -32,9 +32,10 @@ from gpulayer.control_plane.envelopes import Envelopes
 from gpulayer.control_plane.errands import Asked, Errands
 from gpulayer.control_plane.foresight import Foresight
 from gpulayer.control_plane.housekeeping import Collected, Housekeeping
+from gpulayer.control_plane.log_parts import LogPart
 from gpulayer.control_plane.meters import Measures, Meters, measures
 from gpulayer.control_plane.ports import Artifacts, Logs, Ports, Store, then
-from gpulayer.control_plane.queries import LogPart, Queries
+from gpulayer.control_plane.queries import Queries
 from gpulayer.control_plane.reconcile import Reconciler
 from gpulayer.control_plane.registry import Registry
 from gpulayer.control_plane.reports import Reports
@@ -134,8 +135,15 @@ class ControlPlane:
     def decision(self, selector: str) -> dict[str, Any] | None:
         return self._queries.decision(selector)
 
-    def log(self, selector: str, cursor: str = "", limit: int = 1 << 20) -> LogPart:
-        return self._queries.log(selector, cursor, limit)
+    def elements(
+        self, selector: str, *, state: str | None = None, after: int = -1, limit: int = 1_000
+    ) -> dict[str, Any]:
+        return self._queries.elements(selector, state, after, limit)
+
+    def log(
+        self, selector: str, cursor: str = "", limit: int = 1 << 20, index: int | None = None
+    ) -> LogPart:
+        return self._queries.log(selector, cursor, limit, index)
 
     def last_end(self) -> int:
         return self._queries.last_end()

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from gpulayer.contracts.checkpoint_files import digests_of
+from gpulayer.contracts.elements import ARRAY_END
 from gpulayer.contracts.ids import TaskId, WorkerId
 from gpulayer.contracts.records import Event, Job, KeptCheckpoint, Task
 from gpulayer.contracts.states import (
@@ -15,9 +16,11 @@ from gpulayer.contracts.states import (
     JobState,
     TaskState,
 )
-from gpulayer.control_plane import views
+from gpulayer.control_plane import array_views, views
+from gpulayer.control_plane.element_queries import ElementQueries
 from gpulayer.control_plane.lifecycle import gangs
 from gpulayer.control_plane.lifecycle.jobs import log_removal
+from gpulayer.control_plane.log_parts import LogPart, cursor_of, offsets_of, removed
 from gpulayer.control_plane.ports import Ports, Reader
 from gpulayer.control_plane.selection import find_job
 from gpulayer.control_plane.sessions import Sessions
@@ -25,28 +28,9 @@ from gpulayer.control_plane.snapshots import Snapshots
 from gpulayer.errors import NotFoundError, UsageError
 from gpulayer.runtime import segments
 
-_CURSOR, _DIGITS = 64 << 10, 18
-"""Longest cursor that is read, and longest number in it."""
 _SHARE_BYTES = 64 << 10
 """Least that an answer holds of each node of a gang, where there is so much."""
 HIDDEN = "no GPU asked for: hidden; --gpus 1"
-
-
-class LogPart(NamedTuple):
-    """Framed bytes of a job's log."""
-
-    pieces: tuple[bytes, ...]
-    """From where the cursor was: of each node of a gang its own, else one."""
-    next: str
-    """Where to go on."""
-    eof: bool
-    """Nothing will follow."""
-    size: int | None = None
-    """Bytes that there are in all, where the cursor is one offset."""
-
-    @property
-    def data(self) -> bytes:
-        return b"".join(self.pieces)
 
 
 class Queries:
@@ -56,6 +40,7 @@ class Queries:
         self._ports = ports
         self._sessions = sessions
         self._snapshots = snapshots
+        self._elements = ElementQueries(ports.logs, self._is_written)
 
     def find(self, selector: str, session: str | None = None, owner: str | None = None) -> Job:
         """The row alone."""
@@ -85,16 +70,27 @@ class Queries:
             live = {task.job_id: task for task in reader.live_tasks()}
             told: dict[str, str] = {}
             found, now = [], self._ports.clock.now()
+<<<<<<< HEAD
             for job in reader.jobs(states=wanted, name=name, limit=limit, is_work=is_work):
                 task = live.get(job.id)
                 if task is None and job.state in TERMINAL_JOB_STATES:
+=======
+            for job in reader.jobs(states=wanted, name=name, limit=limit):
+                task = live.get(job.id) if job.elements is None else None
+                if task is None and job.elements is None and job.state in TERMINAL_JOB_STATES:
+>>>>>>> c17e7f1 (Arrays: one job of many elements, their states a letter each, given out as tasks)
                     task = _newest(reader.tasks(job.id))
                 if job.state is JobState.QUEUED and job.shape_id not in told:
                     told[job.shape_id] = _summary(reader, job)
                 is_placeable = job.state is JobState.QUEUED and job.not_before <= now
                 waits = told[job.shape_id] if is_placeable else ""
                 name_of_worker = self._worker(reader, task)
-                found.append(views.job_json(job, task=task, worker=name_of_worker, summary=waits))
+                array = array_views.array_json(reader, job, with_failed=False)
+                found.append(
+                    views.job_json(
+                        job, task=task, worker=name_of_worker, summary=waits, array=array
+                    )
+                )
             return found
 
     def events(self, selector: str, after: int = 0) -> list[dict[str, Any]]:
@@ -108,11 +104,19 @@ class Queries:
             stored = reader.stored_decision(find_job(reader, selector).id)
             return None if stored is None else views.decision_json(stored)
 
-    def log(self, selector: str, cursor: str, limit: int) -> LogPart:
+    def elements(self, selector: str, state: str | None, after: int, limit: int) -> dict[str, Any]:
+        """A page of those of an array."""
+        with self._ports.store.read() as reader:
+            return self._elements.page(reader, find_job(reader, selector), state, after, limit)
+
+    def log(self, selector: str, cursor: str, limit: int, index: int | None = None) -> LogPart:
         """A job's attempts one after another, from a cursor that stays good as it grows: empty, or
-        what an answer named as next. Of the nodes of a gang, whole records in turn."""
+        what an answer named as next. Of the nodes of a gang and of the elements of an array, whole
+        records in turn; `index`: of that element alone."""
         with self._ports.store.read() as reader:
             job = find_job(reader, selector)
+            if job.elements is not None:
+                return self._elements.log(reader, job, index, cursor, limit)
             tasks = sorted(reader.tasks(job.id), key=lambda task: task.fence)
         is_over = job.state in TERMINAL_JOB_STATES and self._is_log_complete(job, tasks)
         offsets = offsets_of(cursor)
@@ -125,7 +129,7 @@ class Queries:
             part = LogPart((data,), str(offsets[0] + len(data)), is_all)
         size = sum(logs.size(job.id, name) for name in names)
         if is_over and not size and (removal := self._removal(job)) is not None:
-            return _removed(removal, offsets, sum(task.log_size for task in tasks))
+            return removed(removal, offsets, sum(task.log_size for task in tasks))
         return part if gangs.is_gang(job) else part._replace(size=size)
 
     def _removal(self, job: Job) -> Event | None:
@@ -203,18 +207,22 @@ class Queries:
             return {str(state): n for state, n in reader.counts().items()}
 
     def _whole(self, reader: Reader, job: Job) -> dict[str, Any]:
-        tasks = reader.tasks(job.id)
-        task = _newest(tasks)
+        is_array = job.elements is not None
+        tasks = reader.open_logs(job.id) if is_array else reader.tasks(job.id)
+        task = None if is_array else _newest(tasks)
         gang = sorted(gangs.newest(tasks).items()) if gangs.is_gang(job) else ()
         return views.job_json(
             job,
             task=task,
             worker=self._worker(reader, task),
             nodes=[(node, self._worker(reader, node)) for _, node in gang],
-            result=reader.result(job.id),
-            outputs=reader.outputs(job.id),
+            result=reader.result(job.id, ARRAY_END if is_array else 0),
+            outputs=array_views.place_outputs(job, reader.outputs(job.id)),
+            array=array_views.array_json(reader, job, with_failed=True),
             summary="" if self._says_why_itself(job) else _summary(reader, job),
-            log_complete=self._is_log_complete(job, tasks),
+            log_complete=self._is_log_complete(
+                job, reader.open_logs(job.id) if is_array else tasks
+            ),
             checkpoint=self._checkpoint(reader, job),
             note=HIDDEN if self._hides_gpus(job) else "",
         )
@@ -250,6 +258,8 @@ class Queries:
 
     def _is_log_complete(self, job: Job, tasks: list[Task]) -> bool:
         """Whether nothing more of the log will come: all is here, or nobody is left to send it."""
+        if job.elements is not None:
+            return not any(map(self._is_written, tasks))
         return not any(self._is_written(task) for task in gangs.newest(tasks).values())
 
     def _is_written(self, task: Task) -> bool:
@@ -272,34 +282,6 @@ def _names(value: Any, name: str) -> bool:
     if isinstance(value, list | tuple):
         return any(_names(item, name) for item in value)
     return bool(value == name)
-
-
-def _removed(removal: Event, offsets: list[int], had: int) -> LogPart:
-    """A removed log, which had so many bytes: to who begins, a note; who was in the middle of it
-    cannot have the rest."""
-    if 0 < sum(offsets) < had:
-        raise NotFoundError(
-            "log-removed",
-            f"the log of {removal.job_id} was removed while it was read",
-            job_id=removal.job_id,
-            why=removal.message,
-            hint=f"gpulayer events {removal.job_id}",
-        )
-    if any(offsets):
-        return LogPart((b"",), cursor_of(offsets), True, 0)
-    text = f"{removal.message}\n".encode()
-    note = segments.encode(segments.NOTE, 0, 0, removal.at, text)
-    return LogPart((note,), str(len(note)), True, 0)
-
-
-def offsets_of(cursor: str) -> list[int]:
-    """What a cursor holds. Anything else begins at the beginning."""
-    parts = cursor[:_CURSOR].split(".")
-    return [int(p[:_DIGITS]) if p.isascii() and p.isdigit() else 0 for p in parts]
-
-
-def cursor_of(offsets: Iterable[int]) -> str:
-    return ".".join(map(str, offsets))
 
 
 def _newest(tasks: Iterable[Task]) -> Task | None:

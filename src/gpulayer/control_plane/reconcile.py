@@ -15,10 +15,11 @@ from gpulayer.contracts.ids import TaskId
 from gpulayer.contracts.messages import Exit
 from gpulayer.contracts.records import Job, Task
 from gpulayer.contracts.states import LIVE_TASK_STATES, Reason, TaskState
+from gpulayer.control_plane import elements
 from gpulayer.control_plane.election import Election
 from gpulayer.control_plane.endings import end_tasks
 from gpulayer.control_plane.envelopes import Envelopes
-from gpulayer.control_plane.lifecycle import retry, tasks as rules
+from gpulayer.control_plane.lifecycle import arrays, retry, tasks as rules
 from gpulayer.control_plane.ports import Ports, Tx, commit, then
 from gpulayer.control_plane.sessions import Sessions
 from gpulayer.control_plane.wakeups import job_topic
@@ -76,7 +77,7 @@ class Reconciler:
                 topics.add(job_topic(job.id))
             if was_set_back:
                 _shorten_delays(tx, now)
-            if tx.queued_count():
+            if tx.queued_count() or tx.has_open_arrays():
                 topics.add("")
             return topics
 
@@ -118,6 +119,8 @@ class Reconciler:
     def _allowed_silence(self, task: Task, job: Job) -> float:
         """A task that could be given out again is, after one lease; losing another helps nobody."""
         settings = self._ports.settings
+        if job.elements is not None:
+            job = arrays.attempt_of(job, task)
         if task.state is TaskState.ASSIGNED or retry.may_go_again(job):
             return settings.lease_seconds
         if job.cancel_requested_at is not None:
@@ -160,3 +163,4 @@ def _shorten_delays(tx: Tx, now: float) -> None:
     for job in tx.delayed(now + retry.BACKOFF_CAP_SECONDS):
         update = JobUpdate(job.id, job.state, job.version, {"not_before": 0.0})
         commit(tx, Changes(job_updates=(update,)))
+    elements.shorten_delays(tx, now + retry.BACKOFF_CAP_SECONDS)

@@ -15,7 +15,9 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
+from gpulayer.contracts.changes import Changes
 from gpulayer.contracts.decision import Shape
+from gpulayer.contracts.elements import grid_of
 from gpulayer.contracts.fitting import fitted
 from gpulayer.contracts.ids import EnvelopeId, JobId, ShapeId
 from gpulayer.contracts.images import require_pinned
@@ -24,6 +26,7 @@ from gpulayer.contracts.named import digests_named
 from gpulayer.contracts.notyet import not_yet
 from gpulayer.contracts.records import Job
 from gpulayer.contracts.states import LIVE_JOB_STATES, TERMINAL_JOB_STATES, JobState, Reason
+from gpulayer.control_plane import elements
 from gpulayer.control_plane.envelopes import Envelopes
 from gpulayer.control_plane.lifecycle import jobs as rules
 from gpulayer.control_plane.ports import Places, Ports, Tx, commit, then
@@ -213,6 +216,7 @@ class SubmissionDesk:
             owner=submission.owner,
             idempotency_key=key,
             request_digest=form.digest if key is not None else None,
+            elements=grid_of(form.body).size if spec.array is not None else None,
         )
         return job, form.shape
 
@@ -257,7 +261,10 @@ class SubmissionDesk:
                 raise RefusedError("plane-full", full, hint="gpulayer ps")
             job = dataclasses.replace(asked, id=self._new_id(tx, asked.name))
             tx.put_shape(job.shape_id, shape)
-            commit(tx, rules.submitted(job))
+            changes = Changes()
+            if job.elements is not None:
+                job, changes = elements.begun(tx, job)
+            commit(tx, rules.submitted(job) + changes)
             jobs.append(job)
         return jobs
 
@@ -271,7 +278,8 @@ class SubmissionDesk:
         self, tx: Tx, job: Job, mode: str, grace_seconds: float, reason: Reason
     ) -> set[str]:
         """Whom it concerns."""
-        changes = rules.cancelled(job, mode, grace_seconds, reason, self._ports.clock.now())
+        now = self._ports.clock.now()
+        changes = elements.cancelled(tx, job, mode, grace_seconds, reason, now)
         if not changes:
             return set()
         commit(tx, changes)

@@ -19,16 +19,17 @@ def job_json(
     task: Task | None = None,
     worker: str | None = None,
     result: Result | None = None,
-    outputs: Iterable[Output] = (),
+    outputs: Iterable[tuple[str, Output]] = (),
     summary: str = "",
     log_complete: bool = True,
     note: str = "",
     nodes: Iterable[tuple[Task, str | None]] = (),
     checkpoint: KeptCheckpoint | None = None,
+    array: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """`task`: the newest one of the job; `worker`: the name of its worker. `nodes`: of a gang, the
-    same for each."""
-    is_wanted = job.cancel_reason is not Reason.PEER_FAILED
+    same for each. `outputs`: each with its path. `array`: see `array_views`."""
+    is_wanted = job.cancel_reason not in (Reason.PEER_FAILED, Reason.MAX_FAILURES)
     return {
         "id": job.id,
         "name": job.name,
@@ -71,8 +72,8 @@ def job_json(
         "version": job.version,
         "result": None if result is None else result_json(result),
         "outputs": [
-            {"path": o.path, "digest": o.digest, "size": o.size, "executable": o.executable}
-            for o in outputs
+            {"path": path, "digest": o.digest, "size": o.size, "executable": o.executable}
+            for path, o in outputs
         ],
         "checkpoint": checkpoint
         and {
@@ -83,6 +84,7 @@ def job_json(
         },
         "left": None if result is None else result.left,
         "log_complete": log_complete,
+        "array": array,
         "note": note,
     }
 

@@ -23,6 +23,11 @@ class RankLines:
         self._label = label
         self._open = b""
 
+    @property
+    def is_open(self) -> bool:
+        """Whether a line has begun that has not ended."""
+        return bool(self._open)
+
     def feed(self, data: bytes) -> bytes:
         """The lines that are whole by now, labelled."""
         self._open += data
@@ -45,6 +50,11 @@ class RankLines:
 
 def label(rank: int) -> bytes:
     return b"[r%d] " % rank
+
+
+def element_label(index: int) -> bytes:
+    """Of an element of an array."""
+    return b"[%d] " % index
 
 
 def of(sources: Iterable[Source], labelled: Iterable[int]) -> dict[Source, RankLines]:

@@ -20,7 +20,7 @@ OPTIONS = (
     "name", "gpus", "gpu_memory", "accelerator", "cpus", "memory", "disk", "profile", "python",
     "frameworks", "on", "priority", "strategy", "labels", "env", "secrets", "timeout", "retries",
     "retry_on", "on_unschedulable", "requirements", "preload", "reuse", "cache", "image",
-    "source", "inputs", "outputs", "data", "checkpoint",
+    "source", "inputs", "outputs", "data", "checkpoint", "array",
 )  # fmt: skip
 """Every word that `run`, `submit`, `@gl.remote` and `gl.submit` understand about a job."""
 
@@ -56,6 +56,7 @@ def spec_of(workload: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str
         ("reuse", said.get("reuse")),
         ("cache", said.get("cache")),
         ("image", said.get("image")),
+        ("array", _array(said.get("array"))),
     ):
         if value not in (None, {}, []):
             spec[field] = value
@@ -167,6 +168,17 @@ def _checkpoint(wish: Any) -> dict[str, Any]:
         except UsageError:
             pass
     return {"path": wish.rstrip("/")}
+
+
+def _array(wish: Any) -> dict[str, Any]:
+    """A count, `0-99:3%8`, or the contract's own form."""
+    if isinstance(wish, int):
+        return {"count": wish}
+    if isinstance(wish, str):
+        from gpulayer.sdk.array_words import range_of
+
+        return range_of(wish)
+    return dict(wish or {})
 
 
 def _environment(said: Mapping[str, Any]) -> dict[str, Any]:

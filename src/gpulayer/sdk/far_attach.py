@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Self
 from gpulayer.api.paths import job_path
 from gpulayer.clock import SystemClock
 from gpulayer.errors import GPULayerError
-from gpulayer.runtime.rank_lines import RankLines, label
+from gpulayer.runtime.rank_lines import RankLines, element_label, label
 from gpulayer.runtime.segments import BOTH, LAUNCHER, NOTE, PREPARE, STDERR, STDOUT, Record
 from gpulayer.sdk import interrupts
 from gpulayer.sdk.caught import Caught
@@ -50,7 +50,7 @@ class FarAttachment:
         self._report: ExitReport | None = None
         self._outlets: dict[int, Outlet] = {}
         self._lines: dict[tuple[int, int], RankLines] = {}
-        self._in_ranks = False
+        self._in_ranks = self._in_elements = False
         self._wire: Wire | None = None
         self._job_id = ""
 
@@ -63,13 +63,17 @@ class FarAttachment:
     def __exit__(self, *error: object) -> None:
         self._caught.__exit__(*error)
 
-    def relay(self, wire: Wire, job_id: str, *, in_ranks: bool = False) -> ExitReport:
+    def relay(
+        self, wire: Wire, job_id: str, *, in_ranks: bool = False, in_elements: bool = False
+    ) -> ExitReport:
         """Carry the log until the job has ended, or the person left it. Within `with` only.
-        `in_ranks`: it is several processes, whose lines are kept apart.
+        `in_ranks`: it is several processes, whose lines are kept apart; `in_elements`: those of
+        an array.
 
         Raises what the server answers where the job can be followed no further; it goes on.
         """
-        self._wire, self._job_id, self._in_ranks = wire, job_id, in_ranks
+        self._wire, self._job_id = wire, job_id
+        self._in_ranks, self._in_elements = in_ranks, in_elements
         out, err = Outlet(1), Outlet(2)
         self._outlets = {STDOUT: out, BOTH: out, STDERR: err}
         if self._is_talking:
@@ -127,11 +131,16 @@ class FarAttachment:
     def _of_rank(self, record: Record) -> bytes:
         if record.rank == LAUNCHER:
             return record.data
-        key = (record.stream, record.rank)
+        number = record.index if self._in_elements else record.rank
+        key = (record.stream, number)
         if key not in self._lines:
             shows = os.isatty(2 if record.stream == STDERR else 1)
-            self._lines[key] = RankLines(label(record.rank) if shows else b"")
-        return self._lines[key].feed(record.data)
+            mark = element_label(number) if self._in_elements else label(number)
+            self._lines[key] = RankLines(mark if shows else b"")
+        data = self._lines[key].feed(record.data)
+        if not self._lines[key].is_open:
+            del self._lines[key]  # an array may have many
+        return data
 
     def _reader_left(self) -> None:
         """Whoever read our output has gone. A job here would be told with SIGPIPE; this one is

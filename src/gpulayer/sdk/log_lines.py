@@ -55,18 +55,20 @@ def last(
     render: Callable[[Iterator[segments.Record]], Iterator[T]],
     *,
     follow: bool = False,
+    query: Mapping[str, Any] | None = None,
 ) -> Iterator[T]:
     """The last `count` lines that `render` makes of the records; with `follow` also what comes.
 
     The log is read backwards, in ever larger pieces, until there are enough; that of several
     tasks at once is read whole.
     """
-    span, size = LAST_BYTES, _size(caller, selector)
+    asked = query or {}
+    span, size = LAST_BYTES, _size(caller, selector, asked)
     begin = whole = 0
-    lines: list[T] = [] if size else list(render(records(caller, selector)))
+    lines: list[T] = [] if size else list(render(records(caller, selector, query=query)))
     while size:
         begin = max(0, size - span)
-        data = _between(caller, selector, begin, size)
+        data = _between(caller, selector, begin, size, asked)
         whole = segments.first_whole(data) if begin else 0
         found = iter(segments.decode(data[whole:]))
         lines = list(render(_without_torn(found) if begin else found))
@@ -77,20 +79,24 @@ def last(
     if not follow:
         yield from lines[skip:]
         return
-    more = records(caller, selector, follow=True, offset=str(begin + whole))
+    offset = str(begin + whole) if size else ""
+    more = records(caller, selector, follow=True, offset=offset, query=query)
     yield from islice(render(_without_torn(more) if begin else more), skip, None)
 
 
-def _size(caller: Caller, selector: str) -> int:
+def _size(caller: Caller, selector: str, query: Mapping[str, Any]) -> int:
     """0 where it is none, or no plane says it."""
-    reply = caller.request("GET", job_path(selector, "logs", offset=BEYOND))
+    reply = caller.request("GET", job_path(selector, "logs", **query, offset=BEYOND))
     return int(reply.headers.get("x-gpulayer-size", 0))
 
 
-def _between(caller: Caller, selector: str, begin: int, end: int) -> bytes:
+def _between(
+    caller: Caller, selector: str, begin: int, end: int, query: Mapping[str, Any]
+) -> bytes:
     parts = []
     while begin < end:
-        data = caller.request("GET", job_path(selector, "logs", offset=begin)).data
+        path = job_path(selector, "logs", **query, offset=begin)
+        data = caller.request("GET", path).data
         if not data:
             break
         parts.append(data)
@@ -117,15 +123,15 @@ def lines(found: Iterator[segments.Record]) -> Iterator[str]:
     return (line for _, line in ranked_lines(found))
 
 
-def ranked_lines(found: Iterator[segments.Record]) -> Iterator[tuple[int, str]]:
-    """The same, each with the rank that wrote it."""
-    open_lines: dict[tuple[int, int], bytes] = {}
+def ranked_lines(found: Iterator[segments.Record]) -> Iterator[tuple[tuple[int, int], str]]:
+    """The same, each with the element and the rank that wrote it."""
+    open_lines: dict[tuple[int, int, int], bytes] = {}
     for record in found:
-        key = (record.rank, record.stream)
-        *whole, rest = (open_lines.get(key, b"") + record.data).split(b"\n")
+        key = (record.index, record.rank, record.stream)
+        *whole, rest = (open_lines.pop(key, b"") + record.data).split(b"\n")
         for line in whole:
-            yield record.rank, line.rstrip(b"\r").decode(errors="replace")
-        open_lines[key] = rest
-    for (rank, _), rest in open_lines.items():
+            yield key[:2], line.rstrip(b"\r").decode(errors="replace")
         if rest:
-            yield rank, rest.decode(errors="replace")
+            open_lines[key] = rest
+    for key, rest in open_lines.items():
+        yield key[:2], rest.decode(errors="replace")

@@ -94,7 +94,7 @@ WITH RECURSIVE shape (id) AS (
 )
 SELECT id FROM shape WHERE id IS NOT NULL"""
 _HEADS = (
-    "SELECT id, shape_id, priority, seq, fail_if_unschedulable FROM jobs"
+    "SELECT id, shape_id, priority, seq, fail_if_unschedulable, elements FROM jobs"
     " WHERE state = 'queued' AND shape_id = ? AND not_before <= ?"
     " ORDER BY priority DESC, seq LIMIT ?"
 )
@@ -180,7 +180,9 @@ class JobReads(Queries):
         """Queued jobs that are due: of each shape the first `per_shape` by priority, then age.
         Ordered the same way over all shapes. Costs by heads, not by the length of the queue."""
         heads = [
-            Pending(JobId(row[0]), ShapeId(row[1]), row[2], row[3], bool(row[4]))
+            Pending(
+                JobId(row[0]), ShapeId(row[1]), row[2], row[3], bool(row[4]), row[5] is not None
+            )
             for (shape_id,) in self._all(_QUEUED_SHAPES)
             for row in self._all(_HEADS, shape_id, now, per_shape)
         ]

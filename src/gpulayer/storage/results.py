@@ -17,11 +17,16 @@ OUTPUTS = Table("outputs", Output, codecs={"path": PATH, "executable": FLAG})
 
 _RESULTS = f'SELECT {RESULTS.columns} FROM results WHERE job_id = ? ORDER BY "index"'
 _RESULT = f'SELECT {RESULTS.columns} FROM results WHERE job_id = ? AND "index" = ?'
+_RESULTS_AFTER = (
+    f'SELECT {RESULTS.columns} FROM results WHERE job_id = ? AND "index" > ?'
+    ' ORDER BY "index" LIMIT ?'
+)
 _OUTPUTS = f'SELECT {OUTPUTS.columns} FROM outputs WHERE job_id = ? ORDER BY "index", path'
 _LAST_END = "SELECT coalesce(max(seq), 0) FROM results"
 _ENDED_OF = (
     "SELECT results.seq, results.job_id FROM results JOIN jobs ON jobs.id = results.job_id "
-    "WHERE results.seq > ? AND jobs.session = ? ORDER BY results.seq LIMIT ?"
+    "WHERE results.seq > ? AND jobs.session = ?"
+    ' AND (jobs.elements IS NULL OR results."index" < 0) ORDER BY results.seq LIMIT ?'
 )
 _DIGESTS = "SELECT DISTINCT digest FROM outputs"
 _NAMING = "SELECT spec FROM jobs WHERE spec LIKE ?"
@@ -35,6 +40,10 @@ class ResultReads(CheckpointReads):
     def results(self, job_id: JobId) -> list[Result]:
         """By element."""
         return [RESULTS.record(row) for row in self._all(_RESULTS, job_id)]
+
+    def results_after(self, job_id: JobId, index: int, limit: int) -> list[Result]:
+        """The same from behind an index on."""
+        return [RESULTS.record(row) for row in self._all(_RESULTS_AFTER, job_id, index, limit)]
 
     def outputs(self, job_id: JobId) -> list[Output]:
         """By element, then path."""

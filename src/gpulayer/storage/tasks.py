@@ -32,6 +32,9 @@ _SELECT = f"SELECT {TASKS.columns} FROM tasks"
 _BY_ID = f"{_SELECT} WHERE id = ?"
 _STATE = "SELECT state FROM tasks WHERE id = ?"
 _OF_JOB = f'{_SELECT} WHERE job_id = ? ORDER BY "index", attempt, rank, fence'
+_OF_ELEMENT = f'{_SELECT} WHERE job_id = ? AND "index" = ? ORDER BY attempt, rank, fence'
+_AFTER = f"{_SELECT} WHERE job_id = ? AND fence > ? ORDER BY fence LIMIT ?"
+_OPEN_LOGS = f"{_SELECT} WHERE job_id = ? AND log_complete = 0 AND state <> 'lost'"
 _LIVE = f"{_SELECT} WHERE state IN ('assigned', 'running')"
 _CANCELLING = (
     "SELECT tasks.id, jobs.cancel_mode, jobs.cancel_grace FROM tasks"
@@ -58,6 +61,18 @@ class TaskReads(Queries):
     def tasks(self, job_id: JobId) -> list[Task]:
         """All attempts of a job, by element, attempt, rank."""
         return [TASKS.record(row) for row in self._all(_OF_JOB, job_id)]
+
+    def tasks_of_element(self, job_id: JobId, index: int) -> list[Task]:
+        """All attempts of one element, in order."""
+        return [TASKS.record(row) for row in self._all(_OF_ELEMENT, job_id, index)]
+
+    def tasks_after(self, job_id: JobId, fence: int, limit: int) -> list[Task]:
+        """Of a job, those with a later fence, in order."""
+        return [TASKS.record(row) for row in self._all(_AFTER, job_id, fence, limit)]
+
+    def open_logs(self, job_id: JobId) -> list[Task]:
+        """Those of whose log more may come. Costs by the job's tasks."""
+        return [TASKS.record(row) for row in self._all(_OPEN_LOGS, job_id)]
 
     def live_tasks(
         self, *, job_id: JobId | None = None, worker_id: WorkerId | None = None

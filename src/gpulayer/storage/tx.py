@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gpulayer.contracts.changes import Changes
 from gpulayer.contracts.ids import Fence
+from gpulayer.storage.arrays import ArrayReads, ArrayWrites
 from gpulayer.storage.checkpoints import CheckpointWrites
 from gpulayer.storage.credentials import CredentialReads, CredentialWrites
 from gpulayer.storage.decisions import DecisionReads, DecisionWrites
@@ -28,6 +29,7 @@ _PUT_META = (
 class Reader(
     JobReads,
     TaskReads,
+    ArrayReads,
     WorkerReads,
     EventReads,
     ResultReads,
@@ -46,6 +48,7 @@ class Reader(
 class Tx(
     JobWrites,
     TaskWrites,
+    ArrayWrites,
     WorkerWrites,
     EventWrites,
     CheckpointWrites,
@@ -83,6 +86,10 @@ class Tx(
                 self._insert_output(output)
             for event in changes.events:
                 self._insert_event(event)
+            for chunk in changes.chunks:
+                self._put_chunk(chunk)
+            for progress in changes.progress:
+                self._put_progress(progress)
         except self._law as error:
             raise self._refused(changes, error) from error
         return True

@@ -84,6 +84,7 @@ SPECS: dict[str, Make] = {
     "PRIORITY": lambda n: command(priority=-n),
     "HOURLY_COST": lambda n: command(placement={"max_hourly_cost": n}),
     "ARRAY_ELEMENTS": lambda n: command(array={"count": n}),
+    "ARRAY_INDEX": lambda n: command(array={"count": 2, "first": n - 1}),
     "ARRAY_ITEMS": lambda n: command(array={"items": [0] * n}),
     "ARRAY_PARAMETERS": _matrix,
 }

@@ -135,3 +135,41 @@ def test_a_command_on_an_idle_machine_is_placed_with_its_submission(
     counts.clear()
     plane.submit([Submission(_SPEC)]).result(0)
     assert counts["committed"] == 1
+
+
+def test_plain_jobs_cost_what_they_did_once_an_array_has_ended(
+    plane: ControlPlane, counts: Counter[str]
+) -> None:
+    def statements(worker: Worker) -> int:
+        plane.submit([Submission(_SPEC) for _ in range(JOBS)]).result(0)
+        counts.clear()
+        tasks = worker.acquire()
+        while tasks:
+            tasks += worker.finish(tasks.pop(0), tasks)
+        return counts["statement"]
+
+    worker = Worker(plane)
+    statements(worker)  # a plane that has just begun looks for arrays once
+    before = statements(worker)
+    plane.submit([Submission({**_SPEC, "array": {"count": JOBS}})]).result(0)
+    tasks = worker.acquire()
+    while tasks:
+        tasks += worker.finish(tasks.pop(0), tasks)
+    statements(worker)
+    assert statements(worker) == before
+
+
+def test_an_element_costs_one_commit_and_a_few_statements(
+    plane: ControlPlane, counts: Counter[str]
+) -> None:
+    worker = Worker(plane)
+    plane.submit([Submission({**_SPEC, "array": {"count": JOBS}})]).result(0)
+    tasks = worker.acquire()
+    counts.clear()
+    ended = 0
+    while tasks:
+        tasks += worker.finish(tasks.pop(0), tasks)
+        ended += 1
+    assert ended == JOBS
+    assert counts["committed"] == JOBS
+    assert counts["statement"] < 35 * JOBS

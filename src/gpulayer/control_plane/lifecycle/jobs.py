@@ -44,12 +44,27 @@ def placed(
 ) -> Changes:
     """All tasks of the decision, each with its fence, and the job scheduled; one transaction."""
     attempt = job.attempt + 1
-    tasks = tuple(
+    return scheduled(
+        job, tasks_of(job, decision, fences, incarnations, now, attempt), decision, now
+    )
+
+
+def tasks_of(
+    job: Job,
+    decision: Decision,
+    fences: Sequence[Fence],
+    incarnations: Mapping[WorkerId, int],
+    now: float,
+    attempt: int,
+    index: int = 0,
+) -> tuple[Task, ...]:
+    """What the decision gives out."""
+    return tuple(
         Task(
             id=TaskId(f"t{fence}"),
             fence=fence,
             job_id=job.id,
-            index=0,
+            index=index,
             attempt=attempt,
             rank=placement.rank,
             worker_id=placement.worker_id,
@@ -64,6 +79,11 @@ def placed(
         )
         for placement, fence in zip(decision.placements, fences, strict=True)
     )
+
+
+def scheduled(job: Job, tasks: tuple[Task, ...], decision: Decision, now: float) -> Changes:
+    """The job goes from the queue to its workers."""
+    attempt = tasks[0].attempt
     where = [{"task": t.id, "worker": t.worker_id, "gpus": list(t.gpus)} for t in tasks]
     return Changes(tasks=tasks) + move_job(
         job,
@@ -100,7 +120,7 @@ def unschedulable(job: Job, decision: Decision, now: float) -> Changes:
         Reason.UNSCHEDULABLE,
         now,
         message=decision.summary,
-        slug=_kind_of_want(decision),
+        slug=kind_of_want(decision),
     )
 
 
@@ -150,6 +170,7 @@ def end_job(
     error: Mapping[str, object] | None = None,
     left: Mapping[str, object] | None = None,
     task: Task | None = None,
+    index: int = 0,
     **values: object,
 ) -> Changes:
     """The last move of a job, with its result. `slug` is our word for the end, where the worker
@@ -158,7 +179,7 @@ def end_job(
         error = {"slug": slug, "message": message}
     result = Result(
         job_id=job.id,
-        index=0,
+        index=index,
         attempt=job.attempt,
         state=after,
         exit_code=exit_code,
@@ -181,7 +202,7 @@ def end_job(
     )
 
 
-def _kind_of_want(decision: Decision) -> str:
+def kind_of_want(decision: Decision) -> str:
     """The slug that says what every worker lacks, where they all lack the same."""
     lacks = [
         {(c.name, c.have.startswith("none")) for c in verdict.checks if c.fit is Fit.NEVER}

@@ -23,7 +23,7 @@ from gpulayer.control_plane.lifecycle.jobs import end_job
 from gpulayer.control_plane.lifecycle.moves import move_job, move_task
 from gpulayer.control_plane.lifecycle.retry import Again, Over, decide
 
-_JOB_STATES = {
+JOB_STATES = {
     TaskState.SUCCEEDED: JobState.SUCCEEDED,
     TaskState.FAILED: JobState.FAILED,
     TaskState.CANCELLED: JobState.CANCELLED,
@@ -100,17 +100,7 @@ def ended(
     of a gang are `gangs.ended`."""
     outcome, reason = judge(job, end)
     began = task.started_at if end.started_at is None else end.started_at
-    changes = move_task(
-        task,
-        outcome,
-        reason,
-        now,
-        message=end.message,
-        exit_code=end.exit_code,
-        started_at=began,
-        log_size=log_size,
-        log_complete=log_complete,
-    )
+    changes = task_ended(task, outcome, reason, end, now, log_size, log_complete)
     if task.started_at is None and began is not None:
         changes += _began(job, task, began)
     if outcome in (TaskState.SUCCEEDED, TaskState.CANCELLED):
@@ -121,6 +111,29 @@ def ended(
     if isinstance(verdict, Again):
         return changes + again(job, task, outcome, verdict, end, now)
     return changes + over(job, task, outcome, verdict, end, began, now)
+
+
+def task_ended(
+    task: Task,
+    outcome: TaskState,
+    reason: Reason,
+    end: Exit,
+    now: float,
+    log_size: int,
+    log_complete: bool,
+) -> Changes:
+    """The end of the task's row alone."""
+    return move_task(
+        task,
+        outcome,
+        reason,
+        now,
+        message=end.message,
+        exit_code=end.exit_code,
+        started_at=task.started_at if end.started_at is None else end.started_at,
+        log_size=log_size,
+        log_complete=log_complete,
+    )
 
 
 def is_recorded(task: Task, end: Exit) -> bool:
@@ -237,14 +250,14 @@ def over(
     began: float | None,
     now: float,
 ) -> Changes:
-    after = _JOB_STATES[outcome]
+    after = JOB_STATES[outcome]
     changes = end_job(
         job,
         after,
         verdict.reason,
         now,
         message=verdict.message or end.message,
-        slug=_slug(after, verdict.reason),
+        slug=slug_of(after, verdict.reason),
         exit_code=end.exit_code,
         value=end.value,
         error=end.error if after is not JobState.CANCELLED else None,
@@ -258,7 +271,7 @@ def over(
     return changes + Changes(outputs=outputs(job, end))
 
 
-def _slug(after: JobState, reason: Reason) -> str | None:
+def slug_of(after: JobState, reason: Reason) -> str | None:
     match after:
         case JobState.SUCCEEDED:
             return None
@@ -270,11 +283,11 @@ def _slug(after: JobState, reason: Reason) -> str | None:
             return _SLUGS.get(reason, "job-failed")
 
 
-def outputs(job: Job, end: Exit) -> tuple[Output, ...]:
+def outputs(job: Job, end: Exit, index: int = 0) -> tuple[Output, ...]:
     return tuple(
         Output(
             job_id=job.id,
-            index=0,
+            index=index,
             path=o["path"],
             digest=o["digest"],
             size=o["size"],

@@ -1,0 +1,152 @@
+"""Giving out the elements of an array, one by one. Pure.
+
+What was given back goes first; else the next that nobody ever had. A chunk of states is made when
+the first of it is given out, so that an array costs nothing before that.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from gpulayer.contracts import elements
+from gpulayer.contracts.changes import Changes
+from gpulayer.contracts.decision import Decision
+from gpulayer.contracts.elements import CHUNK, FRESH, LEFT_OUT, LIVE, RETURNED, Grid
+from gpulayer.contracts.ids import Fence, JobId, WorkerId
+from gpulayer.contracts.records import Chunk, Job, Progress
+from gpulayer.contracts.states import JobState
+from gpulayer.control_plane.lifecycle import jobs as rules
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The next element to be given out."""
+
+    position: int
+    chunk: Chunk
+    attempts: int = 0
+    """That were used up."""
+
+    @property
+    def was_returned(self) -> bool:
+        return self.chunk.states[self.position % CHUNK] == RETURNED
+
+
+def begun(job: Job) -> Progress:
+    """Of an array that is accepted."""
+    array = job.spec["array"]
+    count = job.elements or 0
+    limits = (array.get("max_parallel"), array.get("max_failures"))
+    return Progress(job.id, count, max_parallel=limits[0], max_failures=limits[1])
+
+
+def again(old: Sequence[Chunk], grid: Grid, job_id: JobId) -> tuple[int, tuple[Chunk, ...]]:
+    """What did not succeed of an ended array, as the chunks of a new one, and how many that is; of
+    one that did, all of it."""
+    there = {chunk.chunk: chunk.states for chunk in old}
+    numbers = range(-(-grid.size // CHUNK))
+    states = [there.get(number) or fresh(job_id, grid, number).states for number in numbers]
+    kept = LEFT_OUT + elements.SUCCEEDED
+    if all(letter in kept for text in states for letter in set(text)):
+        kept = LEFT_OUT
+    texts = ["".join(LEFT_OUT if one in kept else FRESH for one in text) for text in states]
+    chunks = tuple(Chunk(job_id, number, text) for number, text in enumerate(texts))
+    return sum(text.count(FRESH) for text in texts), chunks
+
+
+def ready(progress: Progress, most: int) -> int:
+    """How many elements may be given out at once, as far as none of them waits for a time."""
+    room = most
+    if progress.max_parallel is not None:
+        room = min(room, progress.max_parallel - progress.live)
+    return max(0, min(room, progress.waiting))
+
+
+def due(chunk: Chunk, now: float) -> list[int]:
+    """Of those that came back, the positions in the chunk that may be given out again."""
+    return [
+        int(at)
+        for at, (_, _, not_before) in chunk.again.items()
+        if chunk.states[int(at)] == RETURNED and not_before <= now
+    ]
+
+
+def next_place(
+    job: Job,
+    progress: Progress,
+    returned: Chunk | None,
+    chunk_of: Callable[[int], Chunk | None],
+    now: float,
+) -> Place | None:
+    """What came back goes first. `returned`: a chunk with some of that. None: nothing is due."""
+    if returned is not None and (found := due(returned, now)):
+        at = min(found)
+        used = returned.again[str(at)][0]
+        return Place(returned.chunk * CHUNK + at, returned, used)
+    if progress.waiting <= progress.returned:
+        return None
+    grid, position = elements.grid_of(job.spec), progress.next
+    while position < grid.size:
+        number = position // CHUNK
+        chunk = chunk_of(number) or fresh(job.id, grid, number)
+        at = chunk.states.find(FRESH, position % CHUNK)
+        if at >= 0:
+            return Place(number * CHUNK + at, chunk)
+        position = (number + 1) * CHUNK
+    return None
+
+
+def fresh(job_id: JobId, grid: Grid, number: int) -> Chunk:
+    return Chunk(job_id, number, FRESH * min(CHUNK, grid.size - number * CHUNK))
+
+
+def placed(
+    job: Job,
+    progress: Progress,
+    place: Place,
+    decision: Decision,
+    fences: Sequence[Fence],
+    incarnations: Mapping[WorkerId, int],
+    now: float,
+) -> Changes:
+    """One element is given out."""
+    attempt, index = place.attempts + 1, elements.grid_of(job.spec).index(place.position)
+    tasks = rules.tasks_of(job, decision, fences, incarnations, now, attempt, index)
+    was_returned = place.was_returned
+    changes = Changes(
+        tasks=tasks,
+        chunks=(with_letter(place.chunk, place.position % CHUNK, LIVE),),
+        progress=(
+            dataclasses.replace(
+                progress,
+                waiting=progress.waiting - 1,
+                live=progress.live + 1,
+                returned=progress.returned - was_returned,
+                next=max(progress.next, place.position + (not was_returned)),
+            ),
+        ),
+    )
+    if job.state is not JobState.QUEUED:
+        return changes
+    move = rules.scheduled(job, tasks, decision, now)
+    return changes + dataclasses.replace(move, tasks=())
+
+
+def undelayed(chunk: Chunk, after: float) -> Chunk:
+    """Without waiting times that a clock which was set back has made too long."""
+    again = {at: (a, n, 0.0 if t > after else t) for at, (a, n, t) in chunk.again.items()}
+    return _due(dataclasses.replace(chunk, again=again))
+
+
+def with_letter(chunk: Chunk, at: int, letter: str) -> Chunk:
+    states = chunk.states[:at] + letter + chunk.states[at + 1 :]
+    return _due(dataclasses.replace(chunk, states=states))
+
+
+def _due(chunk: Chunk) -> Chunk:
+    if not chunk.again and chunk.due is None:
+        return chunk
+    times = [t for at, (_, _, t) in chunk.again.items() if chunk.states[int(at)] == RETURNED]
+    return dataclasses.replace(chunk, due=min(times, default=None))
