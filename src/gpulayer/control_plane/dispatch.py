@@ -155,16 +155,10 @@ class Dispatcher:
         if not self._election.is_mine(tx):
             return _LEFT
         now = self._ports.clock.now()
-<<<<<<< HEAD
         most = heads.most(self._moved, self._ports.settings.pass_jobs)
         queue = tuple(tx.ready_heads(now, most))
-=======
-        # A pass that finds room for all that it looks at is followed by a longer one.
-        heads = min(self._ports.settings.pass_jobs, max(_HEADS, 2 * self._moved))
-        queue = tuple(tx.ready_heads(now, heads))
         if self._may_have_arrays or any(pending.is_array for pending in queue):
-            queue, self._may_have_arrays = elements.offered(tx, queue, heads, now)
->>>>>>> c17e7f1 (Arrays: one job of many elements, their states a letter each, given out as tasks)
+            queue, self._may_have_arrays = elements.offered(tx, queue, most, now)
         sent = tx.sent_ahead() if self._may_be_ahead else []
         self._may_be_ahead = bool(sent)
         if not queue and not sent:

@@ -70,15 +70,9 @@ class Queries:
             live = {task.job_id: task for task in reader.live_tasks()}
             told: dict[str, str] = {}
             found, now = [], self._ports.clock.now()
-<<<<<<< HEAD
             for job in reader.jobs(states=wanted, name=name, limit=limit, is_work=is_work):
-                task = live.get(job.id)
-                if task is None and job.state in TERMINAL_JOB_STATES:
-=======
-            for job in reader.jobs(states=wanted, name=name, limit=limit):
                 task = live.get(job.id) if job.elements is None else None
                 if task is None and job.elements is None and job.state in TERMINAL_JOB_STATES:
->>>>>>> c17e7f1 (Arrays: one job of many elements, their states a letter each, given out as tasks)
                     task = _newest(reader.tasks(job.id))
                 if job.state is JobState.QUEUED and job.shape_id not in told:
                     told[job.shape_id] = _summary(reader, job)
