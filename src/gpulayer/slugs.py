@@ -79,8 +79,8 @@ _TABLE: tuple[Slug, ...] = (
     Slug("too-large", RefusedError, 2, 125, 413,
          "Something is past its documented limit. The message says which, and how large it is."),
     Slug("value-not-portable", UsageError, 2, 125, 422,
-         "An argument or a result is not plain JSON, so it would change on its way. Convert it, "
-         "or write it to a file in GPULAYER_OUTPUT_DIR."),
+         "An argument or a result would change on its way, or cannot be read where it arrived. The "
+         "message says which part and what to do; see docs/how-to/values.md for what travels."),
     Slug("function-not-importable", UsageError, 2, 127, 422,
          "A function must be importable by name where it runs: not a lambda, not inside another "
          "function, in a module that is found from its own folder. The message carries what "
@@ -183,8 +183,9 @@ _TABLE: tuple[Slug, ...] = (
     Slug("cancelled", JobCancelledError, 1, 130, 409,
          "The job was cancelled. `gpulayer retry JOB` begins it again."),
     Slug("result-not-json", JobFailedError, 1, 1, 409,
-         "The function finished, but its result is not plain JSON. Return numbers, text, lists "
-         "and dicts; write everything else to a file in GPULAYER_OUTPUT_DIR."),
+         "The function finished, but its result would not come back the same. The message says "
+         "which part and what to do; docs/how-to/values.md lists what travels. Write everything "
+         "else to a file in GPULAYER_OUTPUT_DIR."),
     Slug("worker-lost", JobLostError, 1, 125, 409,
          "The worker, or the process that watched the job, ended while the job ran. `--retries` "
          "gives such a job out again by itself."),

@@ -262,7 +262,7 @@ def test_results_that_are_no_plain_json_are_refused_and_named(programs: Programs
 
         @gl.remote
         def gives():
-            return {"a": [1, (2, 3)]}
+            return {"a": [1, (2, object)]}
 
         if __name__ == "__main__":
             try:
@@ -271,7 +271,7 @@ def test_results_that_are_no_plain_json_are_refused_and_named(programs: Programs
                 print(error.code, error)
     """)
     assert said.startswith("result-not-json")
-    assert """result["a"][1] is a tuple""" in said
+    assert "result['a'][1][1] is a type" in said
 
 
 def test_a_function_may_end_its_process(programs: Programs) -> None:
@@ -342,11 +342,11 @@ def test_a_value_comes_back_equal_and_of_equal_types(plane: Client, values: list
 @pytest.mark.parametrize(
     ("call", "place"),
     [
-        (lambda: give_back.remote((1,)), r"args\[0\] is a tuple"),
-        (lambda: give_back.submit([{"a": {1}}]), r"args\[0\]\[0\]\['a'\] is a set"),
-        (lambda: give_back.map([1, b"x"]), r"args\[0\] is a bytes"),
-        (lambda: give_back.submit(value={1: 2}), r"kwargs\['value'\] has the key 1"),
-        (lambda: gl.submit({"kind": "function", "entrypoint": "m:f", "args": [(1,)]}), "a tuple"),
+        (lambda: give_back.remote((object,)), r"args\[0\]\[0\] is a type"),
+        (lambda: give_back.submit([{"a": {len}}]), r"args\[0\]\[0\]\['a'\] holds a part"),
+        (lambda: give_back.map([1, range(3)]), r"args\[0\] is a range"),
+        (lambda: give_back.submit(value={len: 2}), r"kwargs\['value'\] has the key"),
+        (lambda: gl.submit({"kind": "function", "entrypoint": "m:f", "args": [len]}), "a builtin"),
     ],
 )
 def test_what_would_change_is_refused_at_the_call(plane: Client, call: Any, place: str) -> None:

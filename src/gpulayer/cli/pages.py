@@ -82,7 +82,7 @@ REASONS = {
     "secret_missing": "A secret that it names has no value.",
     "envelope_lost": "The terminal's environment, kept for it, was lost before it began.",
     "folder_gone": "Its folder was deleted or replaced before it began.",
-    "result_not_json": "The function ended, and what it returned is not plain JSON.",
+    "result_not_json": "The function ended, and what it returned would not come back the same.",
     "exception": "The function raised an exception.",
     "timeout": "It reached its time limit.",
     "user": "Somebody asked for its end.",

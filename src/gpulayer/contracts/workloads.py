@@ -38,7 +38,7 @@ class CommandJob(Contract):
 
 
 class FunctionJob(Contract):
-    """One call of an importable function. Arguments and result are plain JSON."""
+    """One call of an importable function. Arguments and result are JSON, or values written so."""
 
     kind: Literal["function"] = "function"
     entrypoint: Entrypoint = Field(description="The function, as module:function.")

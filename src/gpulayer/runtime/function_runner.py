@@ -6,11 +6,12 @@ name, so what stands under `if __name__ == "__main__"` does not run. Standard ou
 the job's own. That it is one file makes it longer than others.
 
     call    {module, function, file?, source?, sys_path, args, kwargs, stand_in, result_bytes}
+            result_bytes: a longer one goes to a file among the outputs
     result  {"value": ...} | {"exit": code} | {"error": {slug, type, module, message, traceback,
             chain, args?}}
 
-Exit codes: 0 returned, 1 raised or no plain JSON, 127 not importable, that of `sys.exit`, and
-death by SIGINT after a KeyboardInterrupt, as Python itself does.
+Exit codes: 0 returned, 1 raised or returned what cannot travel, 127 not importable, that of
+`sys.exit`, and death by SIGINT after a KeyboardInterrupt, as Python itself does.
 """
 
 from __future__ import annotations
@@ -32,11 +33,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any
 
-MAX_DEPTH = 200
-"""Deeper values are refused rather than left to the recursion limits of two interpreters."""
+MAX_DEPTH, MAX_INT_BITS = 50, 14_000
+_PLAIN_PARTS = 10_000
+"""What is deeper, longer or larger is left to the package `values`."""
 
-MAX_INT_BITS = 14_000
-"""About 4,200 digits; Python refuses to read longer ones (CVE-2020-10735)."""
+_FOLDERS = "GPULAYER_INPUT_DIR", "GPULAYER_OUTPUT_DIR"
+_PACKAGE, _TAGGED = "_gpulayer_values", "$gpulayer"
 
 MAX_TRACEBACK = 64 * 1024
 MAX_MESSAGE = 16 << 10
@@ -51,13 +53,11 @@ without `if __name__ == "__main__"` would else start itself again in each of its
 
 
 class NotPlain(Exception):
-    """A result that would not come back the same."""
+    """A value that would not come back the same, or that cannot be read here."""
 
-    slug = "result-not-json"
-
-
-class TooLarge(NotPlain):
-    slug = "too-large"
+    def __init__(self, slug: str, message: str) -> None:
+        super().__init__(message)
+        self.slug = slug
 
 
 def main() -> None:
@@ -67,11 +67,13 @@ def main() -> None:
         call = json.load(file)
     _prepare(call)
     function = None
+    inputs, outputs = (os.environ.get(name, "") for name in _FOLDERS)
     try:
         is_importing = True
         function = _find(call, os.path.dirname(os.path.abspath(call_path)))
         is_importing = False
-        text = _plain_text(function(*call["args"], **call["kwargs"]), call.get("result_bytes"))
+        args, kwargs = _arguments(call, inputs)
+        text = _result(function(*args, **kwargs), call, outputs, result_path)
     except KeyboardInterrupt:
         _print_error(*sys.exc_info())
         _die_of_interrupt()
@@ -190,52 +192,80 @@ class _StandIn(types.ModuleType):
 # --- values ---------------------------------------------------------------------------------
 
 
-def _plain_text(value: Any, limit: int | None) -> str:
-    """The JSON text of a result; NotPlain with the place of the first part that is none."""
-    for problem in _problems(value, "result", 0, set()):
-        raise NotPlain(problem)
-    text = json.dumps(value, allow_nan=False, separators=(",", ":"))
-    if limit is not None and len(text) > limit:
-        raise TooLarge("result has {} bytes as JSON; {} are allowed".format(len(text), limit))
-    return text
+def _arguments(call: dict[str, Any], inputs: str) -> tuple[list[Any], dict[str, Any]]:
+    args, kwargs = call["args"], call["kwargs"]
+    if not any(type(one) is dict and _TAGGED in one for one in [*args, *kwargs.values()]):
+        return args, kwargs
+    package = _package()
+    try:
+        return _of_task(call).arguments(args, kwargs, inputs)  # type: ignore[no-any-return]
+    except package.Refused as error:
+        raise NotPlain(error.slug, str(error)) from None
 
 
-def _problems(value: Any, place: str, depth: int, above: set[int]) -> Iterator[str]:
+def _result(value: Any, call: dict[str, Any], outputs: str, path: str) -> str:
+    """The JSON text of it, or of what stands for it. Raises NotPlain."""
+    inline = call.get("result_bytes") or 1 << 20
+    if _is_plain(value, [_PLAIN_PARTS], 0):
+        text = json.dumps(value, allow_nan=False, separators=(",", ":"))
+        if len(text) <= inline:
+            return text
+    package, prefix = _package(), os.path.basename(path).partition(".")[0] + "-"
+    try:
+        return _of_task(call).result(value, outputs, prefix, inline)  # type: ignore[no-any-return]
+    except package.Refused as error:
+        raise NotPlain(error.slug, str(error)) from None
+
+
+def _of_task(call: dict[str, Any]) -> Any:
+    name = call["module"]
+    loaded = "gpulayer_script" if call.get("file") and name in _TAKEN else name
+    return _package().TaskValues(name, sys.modules.get(loaded))
+
+
+def _package() -> Any:
+    """The package `values` beside this file, which is read when a value needs more than JSON."""
+    if _PACKAGE not in sys.modules:
+        folder = os.path.join(os.path.dirname(os.path.realpath(__file__)), "values")
+        spec = importlib.util.spec_from_file_location(
+            _PACKAGE, os.path.join(folder, "__init__.py"), submodule_search_locations=[folder]
+        )
+        assert spec is not None
+        assert spec.loader is not None
+        sys.modules[_PACKAGE] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(sys.modules[_PACKAGE])
+    return importlib.import_module(_PACKAGE + ".task")
+
+
+def _is_plain(value: Any, left: list[int], depth: int) -> bool:
+    """Whether it is small and JSON says all of it."""
     kind = type(value)
     if value is None or kind is bool:
-        return
+        return True
     if kind is int:
-        if value.bit_length() > MAX_INT_BITS:
-            yield "{} is an integer of more than {} bits".format(place, MAX_INT_BITS)
-    elif kind is float:
-        if not math.isfinite(value):
-            yield "{} is {}, which JSON cannot hold".format(place, value)
-    elif kind is str:
-        if not _is_text(value):
-            yield "{} holds half of a surrogate pair".format(place)
-    elif kind is not list and kind is not dict:
-        yield "{} is a {}".format(place, _kind(kind))
-    elif depth >= MAX_DEPTH or id(value) in above:
-        yield "{} is nested too deeply or holds itself".format(place)
-    else:
-        above.add(id(value))
-        for key, item in value.items() if kind is dict else enumerate(value):
-            if kind is dict and (type(key) is not str or not _is_text(key)):
-                yield "{} has the key {!r}, a {}".format(place, key, _kind(type(key)))
-            yield from _problems(item, "{}[{}]".format(place, _shown(key)), depth + 1, above)
-        above.discard(id(value))
-
-
-def _shown(key: Any) -> str:
-    return json.dumps(key) if type(key) is str else repr(key)
+        return value.bit_length() <= MAX_INT_BITS  # type: ignore[no-any-return]
+    if kind is float:
+        return math.isfinite(value)
+    if kind is str:
+        left[0] -= len(value) >> 3
+        return left[0] >= 0 and _is_text(value)
+    if (kind is not list and kind is not dict) or depth >= MAX_DEPTH or _TAGGED in value:
+        return False
+    left[0] -= len(value)
+    if left[0] < 0:
+        return False
+    if kind is dict:
+        if not all(type(key) is str and _is_text(key) for key in value):
+            return False
+        value = value.values()
+    return all(_is_plain(item, left, depth + 1) for item in value)
 
 
 def _is_text(value: str) -> bool:
     try:
-        value.encode()
+        return value.isascii() or bool(value.encode())
     except UnicodeEncodeError:
         return False
-    return True
 
 
 def _kind(kind: type) -> str:
@@ -274,7 +304,7 @@ def _fail(result_path: str, slug: str, error: BaseException) -> int:
 
 
 def _is_small(args: list[Any]) -> bool:
-    return not any(_problems(args, "", 0, set())) and len(json.dumps(args)) <= MAX_MESSAGE
+    return _is_plain(args, [_PLAIN_PARTS], 0) and len(json.dumps(args)) <= MAX_MESSAGE
 
 
 def _chain(error: BaseException) -> Iterator[tuple[str, BaseException]]:

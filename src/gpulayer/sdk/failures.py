@@ -151,7 +151,7 @@ def _what(slug: str, job: Mapping[str, Any], reported: Mapping[str, Any]) -> str
     if slug in ("not-joined", "port-taken"):
         return f"could not begin: {message}"
     if slug == "result-not-json":
-        return f"returned what is not plain JSON: {message}"
+        return f"returned what cannot travel: {message}"
     if job.get("reason") == "exited":
         return f"ended with exit code {job.get('exit_code')}{where}"
     return f"could not run: {message}" if message else f"{job['state']}{where}"

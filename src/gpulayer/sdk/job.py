@@ -12,6 +12,7 @@ from gpulayer.contracts.states import TERMINAL_JOB_STATES
 from gpulayer.errors import GPULayerError, JobError, JobTimedOutError
 from gpulayer.sdk import accepting
 from gpulayer.sdk.failures import failure_of
+from gpulayer.sdk.values import result_of
 
 if TYPE_CHECKING:
     from gpulayer.sdk.client import Client
@@ -143,7 +144,7 @@ class Job:
         self._found = dict(found)
         try:
             if found["state"] == "succeeded":
-                future.set_result((found.get("result") or {}).get("value", 0))
+                future.set_result(result_of(found, self._client._wire))
             else:
                 future.set_exception(failure_of(found, self._last_lines(found)))
         except Exception as error:

@@ -46,16 +46,12 @@ def described(
             raise UsageError("usage", "args of a script are a list of words")
         return {"entrypoint": entrypoint, "args": [str(word) for word in args]}, origin
     from gpulayer.sdk.entrypoint import entrypoint_of
-    from gpulayer.sdk.values import require_portable
+    from gpulayer.sdk.values import written_inline
 
     found = entrypoint_of(getattr(program, "__wrapped__", program))
-    by_name = isinstance(args, Mapping)
-    require_portable(
-        () if by_name else tuple(args), dict(args) if isinstance(args, Mapping) else {}
-    )
-    how = (
-        {"function_kwargs": dict(args)}
-        if isinstance(args, Mapping)
-        else {"function_args": list(args)}
-    )
+    how: dict[str, Any]
+    if isinstance(args, Mapping):
+        how = {"function_kwargs": written_inline((), args)[1]}
+    else:
+        how = {"function_args": written_inline(tuple(args), {})[0]}
     return {"function": found.name, **how}, {"function": found.origin()}

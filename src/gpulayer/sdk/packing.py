@@ -43,6 +43,8 @@ class Packed:
     """`function` of the origin, meaning paths inside the bundle; {} where it has none."""
     parcels: tuple[FileParcel | FolderParcel, ...]
     """What of this machine it names: its source first."""
+    inputs: tuple[Mapping[str, Any], ...] = ()
+    """Those that were given beside the spec."""
 
     def onto(self, spec: Mapping[str, Any]) -> dict[str, Any]:
         """Another job of the same kind with what this one brings."""
@@ -51,8 +53,8 @@ class Packed:
             made["workload"]["source"] = self.spec["workload"]["source"]
         if "environment" in self.spec:
             made["environment"] = self.spec["environment"]
-        if "inputs" in self.spec:
-            made["inputs"] = self.spec["inputs"]
+        if self.inputs:
+            made["inputs"] = [*(spec.get("inputs") or ()), *self.inputs]
         return made
 
     def say(self) -> list[str]:
@@ -103,7 +105,8 @@ def pack(
         made["inputs"] = [*(made.get("inputs") or ()), *given.refs]
         parcels += given.parcels
     root = "" if where is None else where.root
-    return Packed(made, _function_inside(function or {}, root), tuple(parcels))
+    function = _function_inside(function or {}, root)
+    return Packed(made, function, tuple(parcels), tuple(given.refs))
 
 
 def _built(where: _Source, without: Sequence[str], seen: Seen, *, was_said: bool) -> FolderParcel:

@@ -16,7 +16,7 @@ from gpulayer.sdk.connect import current
 from gpulayer.sdk.describe import require_known, spec_of
 from gpulayer.sdk.entrypoint import entrypoint_of
 from gpulayer.sdk.job import Job, cancel_all
-from gpulayer.sdk.values import require_portable
+from gpulayer.sdk.values import Arguments
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -72,7 +72,10 @@ class RemoteFunction(Generic[P, R]):
     def spec(self, *args: P.args, **kwargs: P.kwargs) -> dict[str, Any]:
         """The job spec of one call, for `gl.plan` and `gl.submit`."""
         client = current(self._options.get("on"))
-        return self._spec(args, kwargs, client.placed(self._options))
+        with Arguments(client._wire) as arguments:
+            spec = self._spec(args, kwargs, client.placed(self._options), arguments)
+            arguments.flush()
+        return spec
 
     def _submit(
         self,
@@ -85,20 +88,27 @@ class RemoteFunction(Generic[P, R]):
             options = {**options, "on_unschedulable": "fail"}
         client: Client = current(options.get("on"))
         options = dict(client.placed(options))
-        specs = [self._spec(args, kwargs, options) for args, kwargs in calls]
+        with Arguments(client._wire) as arguments:
+            specs = [self._spec(args, kwargs, options, arguments) for args, kwargs in calls]
+            arguments.flush()
         origin = {"function": self._entrypoint.origin()}
         return client.submit_specs(specs, origin=origin, brings=options)
 
     def _spec(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any], options: Mapping[str, Any]
+        self,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        options: Mapping[str, Any],
+        arguments: Arguments,
     ) -> dict[str, Any]:
         workload: dict[str, Any] = {"kind": "function", "entrypoint": self._entrypoint.name}
-        require_portable(args, kwargs)
-        if args:
-            workload["args"] = list(args)
-        if kwargs:
-            workload["kwargs"] = kwargs
-        return spec_of(workload, options)
+        written, named, inputs = arguments.write(args, kwargs)
+        if written:
+            workload["args"] = written
+        if named:
+            workload["kwargs"] = named
+        spec = spec_of(workload, options)
+        return {**spec, "inputs": inputs} if inputs else spec
 
 
 class Map:

@@ -9,15 +9,15 @@ from typing import Any
 from gpulayer.errors import UsageError
 from gpulayer.sdk.describe import spec_of
 from gpulayer.sdk.requirements import with_header
-from gpulayer.sdk.values import require_portable
+from gpulayer.sdk.values import with_written
 
 
 def spec_for(work: Sequence[str] | Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
     """The spec of that work with those options. UsageError where it is none."""
     if isinstance(work, Mapping):
-        workload = work.get("workload", work)
-        require_portable(workload.get("args") or (), workload.get("kwargs") or {})
-        return dict(work) if "workload" in work else _described(work, options)
+        if "workload" in work:
+            return {**work, "workload": with_written(work["workload"])}
+        return _described(with_written(work), options)
     if isinstance(work, str):
         raise UsageError(
             "usage",
