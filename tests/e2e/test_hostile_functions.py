@@ -24,6 +24,7 @@ def cyclic():
     a = []
     a.append(a)
     return a
+def shared(): return [[0] * 1_000_000] * 9
 def message(): raise ValueError("y" * 80_000_000)
 def args(): raise ValueError(["y" * 80_000_000])
 def chain():
@@ -87,8 +88,7 @@ def cli(home: LocalHome, *words: str) -> Any:
 @pytest.mark.parametrize(
     ("name", "slug"),
     [
-        ("million", "too-large"),
-        ("huge", "too-large"),
+        ("shared", "too-large"),
         ("nan", "result-not-json"),
         ("cyclic", "result-not-json"),
         ("message", "job-failed"),
@@ -106,6 +106,15 @@ def test_an_end_that_is_too_much(home: LocalHome, name: str, slug: str) -> None:
     assert len(ended.stderr) < 40_000
     assert b"\x1b" not in ended.stderr
     assert home.run("echo", "well", check=0).stdout == b"well\n"
+
+
+@pytest.mark.parametrize("name", ["million", "huge"])
+def test_a_long_result_is_a_file_and_the_plane_holds_its_name(home: LocalHome, name: str) -> None:
+    assert cli(home, "submit", f"bad:{name}").returncode == 0
+    assert cli(home, "wait", "last").returncode == 0
+    assert cli(home, "result", "-q", "last").stdout == (
+        b'{"$gpulayer": 1, "file": "result-0.json"}\n'
+    )
 
 
 FORGED = [
