@@ -14,7 +14,7 @@ from gpulayer.worker.steps import plan, ranks
 from gpulayer.worker.steps.plan import TaskPlan
 
 RESULT_BYTES = 1 << 20
-"""A function's result in JSON up to here is told with its end; a longer one is a file of its outputs."""
+"""A function's result in JSON up to here is told with its end; a longer one is an output."""
 
 RUNTIME = os.path.realpath(os.path.join(os.path.dirname(__file__), "..", "..", "runtime"))
 IMAGE_PYTHON = "python3"
