@@ -77,6 +77,7 @@ def test_a_project_and_what_lies_beside_it_are_used_from_their_folders(
     done = subprocess.run(["speak"], env=start["set"], capture_output=True, text=True, check=True)
     assert done.stdout == "theirs speaks\n"
     assert not list(work.rglob("*.egg-info"))
+    assert VARIABLE not in start["unset"]
     again = started(tmp_path / "tasks", work, "pyproject.toml")
     assert again["set"][VARIABLE] == start["set"][VARIABLE]
 
@@ -88,7 +89,9 @@ def test_a_project_without_a_lock_is_used_from_its_folder_too(tmp_path: Path) ->
     assert start["set"][VARIABLE].startswith(f"{work}/src:")
     plain = tmp_path / "plain"
     project(plain, "plain", "[tool]\n")
-    assert VARIABLE not in started(tmp_path / "tasks", plain, "pyproject.toml")["set"]
+    without = started(tmp_path / "tasks", plain, "pyproject.toml")
+    assert VARIABLE not in without["set"]
+    assert VARIABLE in without["unset"], "of the job that submits it"
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,8 @@
     store     the folders: one per key, with lock, mark and users; size limit
     base      what the Python below it is and has, asked once
     making    one environment from nothing: overlay, installer, proof
+    files     what the file of a job asks for; `locked`: what uv tells of a uv.lock
+    packages  those of the job's own folder, which are used from there
     needs     which needs of a set of distributions are not met. Pure, but for reading metadata
     building  one command of a builder, until its end, a time limit or a cancel
     words     what of an installer's output is told on

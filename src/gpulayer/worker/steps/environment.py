@@ -16,6 +16,7 @@ from gpulayer.errors import GPULayerError, PreparationError, StorageError
 from gpulayer.worker.environments import files, settings
 from gpulayer.worker.environments.base import Base, Environ
 from gpulayer.worker.environments.building import Patience
+from gpulayer.worker.environments.packages import VARIABLE
 from gpulayer.worker.environments.store import Wanted
 from gpulayer.worker.steps import own_packages, plan
 from gpulayer.worker.steps.plan import TaskPlan
@@ -121,4 +122,4 @@ def _activate(task: TaskPlan, folder: str, programs: Sequence[str]) -> None:
         said = task.lookup(task.assignment.envelope_id, ["PATH"])["PATH"]
     task.set["PATH"] = os.pathsep.join(filter(None, (*programs, os.path.join(folder, "bin"), said)))
     task.set["VIRTUAL_ENV"] = folder
-    task.unset.append("PYTHONHOME")
+    task.unset += ["PYTHONHOME", VARIABLE]  # a job that submits this one may have sources itself
