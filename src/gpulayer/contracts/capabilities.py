@@ -103,6 +103,8 @@ class WorkerCapabilities:
     """Its own IP address on the way to the plane. None: the plane's own machine."""
     streams: bool = False
     """Whether its running tasks can be entered (`exec`, `shell`, `forward`)."""
+    enters_images: bool = False
+    """Whether commands come into the containers of those that run in an image, too."""
 
     def to_json(self) -> dict[str, Any]:
         return dataclasses.asdict(self)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpulayer.contracts import limits
+from gpulayer.contracts.capabilities import WorkerCapabilities
 from gpulayer.contracts.ids import WorkerId
 from gpulayer.contracts.messages import StreamOrder
 from gpulayer.contracts.principals import Principal, Role
@@ -71,16 +72,12 @@ def require_sane(wish: Wish) -> None:
         raise UsageError("usage", f"{wish.port} is no port", why="ports are 1 to 65535")
 
 
-def require_enterable(job: Job, wish: Wish) -> None:
-    """A command would run beside the container, in the world of its engine."""
+def can_enter(job: Job, wish: Wish, worker: WorkerCapabilities) -> bool:
+    """Whether the worker is new enough. An older one would run a command beside the container of a
+    job in an image, in the world of its engine."""
     if wish.kind == EXEC and job.spec.get("image"):
-        raise RefusedError(
-            "not-yet",
-            f"{job.id} runs in a container image, and commands inside one are not built yet",
-            why="`gpulayer forward` reaches its ports",
-            hint=f"gpulayer logs -f {job.id}",
-            job_id=job.id,
-        )
+        return worker.streams and worker.enters_images
+    return worker.streams
 
 
 def is_part(stream: Stream, forward: Stream) -> bool:

@@ -51,9 +51,8 @@ class Streams:
             known = self._open.get(stream_id)
             if known is not None and known.principal == by and known.order.job_id == job.id:
                 return self._told(known, reader)
-            rules.require_enterable(job, wish)
             task = self._visitable(reader, job, wish.node)
-            self._require_reachable(job, task)
+            self._require_reachable(job, task, wish)
             order = StreamOrder(
                 stream_id,
                 task.id,
@@ -162,7 +161,7 @@ class Streams:
             raise rules.not_running(job, f"{job.id} does not run yet", why, hint)
         return task
 
-    def _require_reachable(self, job: Job, task: Task) -> None:
+    def _require_reachable(self, job: Job, task: Task, wish: Wish) -> None:
         session = self._sessions.get(task.worker_id)
         now = self._ports.clock.monotonic()
         name = task.worker_id if session is None else session.worker.name
@@ -175,7 +174,7 @@ class Streams:
             silent = self._sessions.silent_seconds(task.worker_id, now)
             why = f"nothing was heard of it for {silent:.0f} s; the job goes on without the plane"
             raise rules.unreachable(job, f"the worker {name} does not answer", why)
-        if not session.capabilities.streams:
+        if not rules.can_enter(job, wish, session.capabilities):
             raise RefusedError(
                 "version-mismatch",
                 f"the worker {name} is too old for this",

@@ -18,7 +18,8 @@ Stdlib only, self-contained, any Python from 3.8; one thread wherever it forks.
       hierarchy    our control groups, their mounts memory     what the kernel ended for want of it
       keeper       a body in a process of its own   keeping    that process
       ladder       INT, TERM, KILL
-      outside      what it has at an engine: a container; `container_shim` runs one
+      outside      what it has at an engine: a container; `container_shim` runs one,
+                   `container_visit` a command inside it
     streams      read end -> redaction -> segment and client; `plumbing` lays the ends,
                  `terminal` opens the ptys, `redaction` is pure
     segments     the log of a task: records in one file

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from typing import Any, NoReturn
 
 OURS, NOT_EXECUTABLE, NOT_FOUND = 125, 126, 127
-_TAKEN = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1,
+TAKEN = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1,
           signal.SIGUSR2)  # fmt: skip
 _ENGINE_SECONDS = 20.0
 _CLASHING = ("LD_", "DOCKER_", "CONTAINER_", "CONTAINERS_", "XDG_")
@@ -38,27 +38,38 @@ _RUNTIME = frozenset("GODEBUG GOGC GOMAXPROCS GOMEMLIMIT GOTRACEBACK".split())
 
 def main() -> NoReturn:
     file = sys.argv[1]
-    with open(file, "rb") as data:
-        plan = marshal.load(data)  # noqa: S302
-    woken, wakes = os.pipe()
-    os.set_blocking(wakes, False)
-    for signum in (*_TAKEN, signal.SIGCHLD):
-        signal.signal(signum, lambda *_: None)
-    signal.set_wakeup_fd(wakes)
+    plan = read(file)
+    woken = awake()
     is_screen = os.isatty(0) and os.isatty(1)
     words, environ = line(plan, dict(os.environ), is_screen)
     began = time.time()
-    client = _begin(words, environ, is_screen)
+    client = begin(words, environ, is_screen)
     ended_by = 0
     status = None
     while status is None:
         select.select([woken], (), ())
         for number in os.read(woken, 512):
-            if number in _TAKEN and not ended_by:
+            if number in TAKEN and not ended_by:
                 ended_by = _pass_on(plan, number, client)
         pid, found = os.waitpid(client, os.WNOHANG)
         status = found if pid else None
     _end(plan, file, status, ended_by, began)
+
+
+def read(file: str) -> dict[str, Any]:
+    with open(file, "rb") as data:
+        plan: dict[str, Any] = marshal.load(data)  # noqa: S302
+    return plan
+
+
+def awake() -> int:
+    """Where the numbers of signals arrive from now on."""
+    woken, wakes = os.pipe()
+    os.set_blocking(wakes, False)
+    for signum in (*TAKEN, signal.SIGCHLD):
+        signal.signal(signum, lambda *_: None)
+    signal.set_wakeup_fd(wakes)
+    return woken
 
 
 def line(
@@ -97,14 +108,14 @@ def clashes(name: str, environ: Mapping[str, str]) -> bool:
     return name in environ or name in _RUNTIME or name.startswith(_CLASHING)
 
 
-def _begin(words: list[str], environ: dict[str, str], is_screen: bool) -> int:
+def begin(words: list[str], environ: dict[str, str], is_screen: bool) -> int:
     """The client, in a group of its own: signals reach it through us alone."""
     child = os.fork()
     if child:
         return child
     try:
         signal.set_wakeup_fd(-1)
-        for signum in (*_TAKEN, signal.SIGCHLD):
+        for signum in (*TAKEN, signal.SIGCHLD):
             signal.signal(signum, signal.SIG_DFL)
         os.setpgid(0, 0)
         if is_screen:
@@ -122,9 +133,9 @@ def _begin(words: list[str], environ: dict[str, str], is_screen: bool) -> int:
 
 def _pass_on(plan: dict[str, Any], signum: int, client: int) -> int:
     """Do to the container what the signal would do to a command. The signal where that ended it."""
-    first = _first_process(plan)
+    first = first_process(plan)
     if not first:  # it has not begun
-        _kill(client, signal.SIGKILL)
+        kill(client, signal.SIGKILL)
         return signum
     if first < 0:
         _engine(plan, ["kill", "--signal", str(signum), plan["name"]])
@@ -141,12 +152,12 @@ def _pass_on(plan: dict[str, Any], signum: int, client: int) -> int:
             break
     if handles or ignores:
         return 0
-    if not _kill(first, signal.SIGKILL):
+    if not kill(first, signal.SIGKILL):
         _engine(plan, ["kill", "--signal", "KILL", plan["name"]])
     return signum
 
 
-def _first_process(plan: dict[str, Any]) -> int:
+def first_process(plan: dict[str, Any]) -> int:
     """Its number here; 0: there is none; -1: its number is not one of ours, since the engine's
     processes are not seen from here. What is seen carries this task's mark."""
     if plan["pidfile"]:
@@ -172,7 +183,7 @@ def _answers(pid: int, signum: int) -> tuple[bool, bool]:
     return bool(handles), bool(ignores)
 
 
-def _kill(pid: int, signum: int) -> bool:
+def kill(pid: int, signum: int) -> bool:
     try:
         os.kill(pid, signum)
     except ProcessLookupError:
@@ -192,7 +203,7 @@ def _end(plan: dict[str, Any], file: str, status: int, ended_by: int, at: float)
     began = not doubtful or _has_begun(plan, at)
     is_gone = not doubtful or _run(plan["ender"], plan["environ"])[0] == 0
     if ended_by:
-        _end_as(ended_by)
+        end_as(ended_by)
     if signum and began:
         _explain(file, "container-failed", "{} was ended by signal {} while the job ran".format(
             plan["engine"], signum))  # fmt: skip
@@ -256,7 +267,7 @@ def _run(argv: list[str], environ: dict[str, str]) -> tuple[int, str]:
             return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), os.fsdecode(data)
         data += piece
     os.close(reader)
-    _kill(child, signal.SIGKILL)
+    kill(child, signal.SIGKILL)
     return -1, ""
 
 
@@ -267,7 +278,7 @@ def _explain(file: str, slug: str, message: str) -> None:
         json.dump({"slug": slug, "message": message}, text)
 
 
-def _end_as(signum: int) -> NoReturn:
+def end_as(signum: int) -> NoReturn:
     import resource
 
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

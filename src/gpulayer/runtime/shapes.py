@@ -119,7 +119,7 @@ REQUESTS: dict[str, dict[str, Any]] = {
     "signal": {"signum": int, "target": str},
     "winsize": {"rows": _CELLS, "cols": _CELLS},
     "closed": {"stream": int},
-    "visit": {"fence": int, "argv": [str], "set": Each(str), "watch": bool},
+    "visit": {"fence": int, "argv": [str], "set": Each(str), "watch": bool, "mark": str},
     "signal_visit": {"signum": int},
 }
 

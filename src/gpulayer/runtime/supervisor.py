@@ -27,10 +27,11 @@ The protocol (frames: `gpulayer.runtime.frames`). Requests are `{"op", "seq", ..
               Waits for bytes past offset, or the end.
     list      -> tasks
     forget    task_id: once it has ended, its files go. Twice-safe.
-    visit     task_id, fence, argv (null: the user's shell), set, fds ["stdin", "stdout", "stderr"]
-              or ["terminal"]: a command in the task's world and box; or watch: its end alone. The
-              connection then gets {"event": "started" | "ended" | "task-ended"} and may send, with
-              no answer, `signal_visit`. Closing it ends the command. Error: not-running.
+    visit     task_id, fence, argv (null: the user's shell), set, mark, fds ["stdin", "stdout",
+              "stderr"] or ["terminal"]: a command in the task's world and box, `mark` what it has
+              elsewhere carries in its environment; or watch: its end alone. The connection then
+              gets {"event": "started" | "ended" | "task-ended"} and may send, with no answer,
+              `signal_visit`. Closing it ends the command. Error: not-running.
     environ   envelope_id, names -> values {name: value or null}. For the agent alone.
     redact    task_id, texts -> texts without the values of the task's secrets
     drop      envelope_ids

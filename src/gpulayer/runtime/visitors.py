@@ -46,6 +46,7 @@ class Visitors:
             "argv": request.get("argv"),
             "set": request.get("set"),
             "terminal": has_terminal,
+            "mark": request.get("mark"),
         }
 
         def told(event: dict[str, Any]) -> None:

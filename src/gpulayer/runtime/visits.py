@@ -30,13 +30,16 @@ if TYPE_CHECKING:
     from gpulayer.runtime.processes import Children
 
 HANG_UP_SECONDS = 2.0
+AGAIN_SECONDS = (2.0, 10.0)
+"""An engine whose client was killed may still begin its command, so it is looked for once more."""
 
 
 class Visit:
-    __slots__ = ("leaf", "name", "news", "pid", "refused")
+    __slots__ = ("leaf", "mark", "name", "news", "pid", "refused")
 
-    def __init__(self, name: str, leaf: cgroup.Leaf | None) -> None:
+    def __init__(self, name: str, leaf: cgroup.Leaf | None, mark: bytes = b"") -> None:
         self.name = name
+        self.mark = mark
         self.leaf = leaf
         self.pid = self.news = -1
         self.refused: spawn.SpawnError | None = None
@@ -64,14 +67,15 @@ class Visits:
 
     def begin(self, request: dict[str, Any], fds: list[int]) -> None:
         """`request`: visit (its name), argv or null for the user's shell, set (variables), terminal
-        (whether `fds` is one terminal, else standard input, output and error). OSError and
-        SpawnError where it cannot be. `fds` stay the caller's."""
+        (whether `fds` is one terminal, else standard input, output and error), mark (an entry of
+        the environment of what it has outside of the task's processes: see `container_visit`).
+        OSError and SpawnError where it cannot be. `fds` stay the caller's."""
         launch = _launch(self._launch, request, fds)
         self._count += 1
         leaf = None
         if self._leaf is not None:
             leaf = cgroup.Leaf(os.path.join(self._leaf.path, f"visit-{self._count}"))
-        visit = Visit(str(request["visit"]), leaf)
+        visit = Visit(str(request["visit"]), leaf, os.fsencode(request.get("mark") or ""))
         try:
             visit.pid, visit.news = spawn.spawn(launch, leaf.join if leaf else _stay)
         except OSError:
@@ -122,6 +126,10 @@ class Visits:
         del self._open[visit.name]
         if visit.leaf is not None:
             visit.leaf.close()
+        if visit.mark and (os.WIFSIGNALED(status) or os.WEXITSTATUS(status) == exits.OURS_CODE):
+            processes.end_marked(visit.mark)  # nobody vouched for it
+            for seconds in AGAIN_SECONDS:
+                self._loop.after(seconds, lambda: processes.end_marked(visit.mark))
         self._tell(visit, {"what": "ended", **ending(status, visit.refused)})
 
     def _kill(self, visit: Visit) -> None:

@@ -12,6 +12,7 @@ from gpulayer._version import __version__
 from gpulayer.clock import Clock, Ids
 from gpulayer.contracts.ids import LOCAL_WORKER
 from gpulayer.contracts.keeping import TIDY_SECONDS, WORKSPACE_BYTES
+from gpulayer.contracts.messages import StreamOrder
 from gpulayer.runtime import frames
 from gpulayer.worker.agent import Agent
 from gpulayer.worker.artifact_cache import ArtifactCache
@@ -20,6 +21,7 @@ from gpulayer.worker.driver import Driver
 from gpulayer.worker.environments.store import Environments
 from gpulayer.worker.errands import Errands
 from gpulayer.worker.events import CapabilitiesChanged
+from gpulayer.worker.images import container
 from gpulayer.worker.images.engine import Engines
 from gpulayer.worker.images.store import Images
 from gpulayer.worker.images.sweep import sweep as sweep_containers
@@ -89,7 +91,11 @@ class Worker:
         self._cache = ArtifactCache(os.path.join(beside, "cache"), channel.get_artifact, clock)
         self._has_swept = False
         self._streams = Streams(
-            lambda stream: channel.join_stream(stream), self._visit, clock, outside.on_error
+            lambda stream: channel.join_stream(stream),
+            self._visit,
+            clock,
+            outside.on_error,
+            self._enter,
         )
         self._errands = Errands(outside.tasks, self._environments, self._cache, self._held)
 
@@ -172,6 +178,10 @@ class Worker:
             connection.close()
             raise
         return connection
+
+    def _enter(self, order: StreamOrder) -> tuple[list[str], str] | None:
+        folder = os.path.join(self._outside.tasks, order.task_id)
+        return container.entering(folder, order.stream, order.argv, order.set)
 
     def _connect(self) -> SupervisorLink:
         try:

@@ -17,13 +17,14 @@ from gpulayer.clock import Clock
 from gpulayer.contracts.messages import StreamOrder
 from gpulayer.runtime import frames
 from gpulayer.worker.channel import Way
-from gpulayer.worker.visiting import Visiting
+from gpulayer.worker.visiting import Enter, Visiting
 
 FAREWELL_SECONDS = 10.0
 
 
 class Streams:
-    """`join` gives the way of a stream's id; `supervisor` a new connection to it."""
+    """`join` gives the way of a stream's id; `supervisor` a new connection to it; `enter` the way
+    into the container of a task that has one."""
 
     def __init__(
         self,
@@ -31,11 +32,13 @@ class Streams:
         supervisor: Callable[[], frames.Connection],
         clock: Clock,
         on_error: Callable[[BaseException], None],
+        enter: Enter,
     ) -> None:
         self._join = join
         self._supervisor = supervisor
         self._clock = clock
         self._on_error = on_error
+        self._enter = enter
         self._lock = threading.Lock()
         self._open: set[str] = set()
 
@@ -71,7 +74,7 @@ class Streams:
             _refuse(way, 125, f"the worker's supervisor does not answer: {error}", self._clock)
             return
         with supervisor:
-            visit = Visiting(order, way, supervisor, self._clock)
+            visit = Visiting(order, way, supervisor, self._clock, self._enter)
             try:
                 visit.begin()
             except (frames.Refused, OSError) as error:

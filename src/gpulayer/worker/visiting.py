@@ -10,6 +10,7 @@ import os
 import select
 import signal
 import socket
+from collections.abc import Callable
 from typing import Any
 
 from gpulayer.clock import Clock
@@ -24,16 +25,27 @@ SILENCE_SECONDS = 0.25
 CONNECT_SECONDS = 10.0
 
 
+Enter = Callable[[StreamOrder], tuple[list[str], str] | None]
+"""The words that bring an order's command into the container of its task, and the mark of its
+processes; None where the task has no container."""
+
+
 class Visiting:
     """`close` it, whatever came of it."""
 
     def __init__(
-        self, order: StreamOrder, way: Way, supervisor: frames.Connection, clock: Clock
+        self,
+        order: StreamOrder,
+        way: Way,
+        supervisor: frames.Connection,
+        clock: Clock,
+        enter: Enter,
     ) -> None:
         self._order = order
         self._way = way
         self._supervisor = supervisor
         self._clock = clock
+        self._enter = enter
         self._sink: Sink | None = None
         self._sources: dict[int, str] = {}
         """Descriptors of outputs, and the frame of each."""
@@ -78,15 +90,14 @@ class Visiting:
     def _begin_command(self) -> None:
         words = list(self._order.argv)
         clean = self._supervisor.call("redact", task_id=self._order.task_id, texts=words)["texts"]
+        inside = self._enter(self._order)
+        if inside is None:
+            what: dict[str, Any] = {"argv": words or None, "set": dict(self._order.set) or None}
+        else:
+            what = {"argv": inside[0], "mark": inside[1]}
         fds = self._lay()
         try:
-            self._supervisor.call(
-                "visit",
-                fds=fds,
-                argv=words or None,
-                set=dict(self._order.set) or None,
-                **self._whom(),
-            )
+            self._supervisor.call("visit", fds=fds, **what, **self._whom())
         finally:
             for fd in set(fds.values()):
                 os.close(fd)

@@ -158,9 +158,22 @@ def test_a_plane_inside_a_program_says_that_its_jobs_cannot_be_entered() -> None
 
 
 def test_a_job_in_an_image_is_not_entered_beside_its_container(env: Env) -> None:
+    """As a worker would that is older than the way into it."""
+    env.worker("old", streams=True, containers="podman 4.3.1")
+    env.worker("new", streams=True, containers="podman 4.3.1", enters_images=True)
     image = "docker.io/library/busybox@sha256:" + "0" * 64
-    job = env.submit(image=image)
-    assert refused(env, job).code == "not-yet"
+    jobs = {}
+    for name in ("old", "new"):
+        jobs[name] = env.submit(image=image, placement={"worker_ids": [name]})
+        env.run_pass()
+        env.workers[name].acquire()
+        env.workers[name].start(jobs[name])
+    error = refused(env, jobs["old"])
+    assert error.code == "version-mismatch"
+    assert "old is too old for this" in error.message
+    forward = opened(env, jobs["old"], "a-forward-00000000", kind="forward", argv=(), port=80)
+    assert forward["worker"] == "old"
+    assert opened(env, jobs["new"])["worker"] == "new"
 
 
 def test_a_node_that_is_not_there(env: Env) -> None:

@@ -21,9 +21,11 @@ from gpulayer.worker.images.engine import Engine
 from gpulayer.worker.images.trying import Found
 
 HOME_LABEL, TASK_LABEL = "gpulayer.home", "gpulayer.task"
-_SHIM = os.path.realpath(
-    os.path.join(os.path.dirname(__file__), "..", "..", "runtime", "container_shim.py")
-)
+PLAN = "container"
+"""The file in a task's folder from which its container is made, and entered."""
+_RUNTIME = os.path.realpath(os.path.join(os.path.dirname(__file__), "..", "..", "runtime"))
+_SHIM = os.path.join(_RUNTIME, "container_shim.py")
+_VISIT = os.path.join(_RUNTIME, "container_visit.py")
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +112,19 @@ def write(path: str, plan: Mapping[str, Any]) -> list[str]:
     with os.fdopen(descriptor, "wb") as file:
         marshal.dump(dict(plan), file)
     return [sys.executable, "-I", "-S", _SHIM, path]
+
+
+def entering(
+    task_folder: str, visit: str, command: Sequence[str], variables: Mapping[str, str]
+) -> tuple[list[str], str] | None:
+    """The words that bring a command into a task's container, and the mark of its processes. None:
+    the task has none. `visit` is a name that no other visit has."""
+    plan = os.path.join(task_folder, PLAN)
+    if not os.path.exists(plan):
+        return None
+    mark = f"GPULAYER_VISIT={hashlib.sha256(visit.encode()).hexdigest()[:16]}"
+    setting = "\n".join(f"{name}={value}" for name, value in variables.items())
+    return [sys.executable, "-I", "-S", _VISIT, plan, mark, setting, *command], mark
 
 
 def outermost(folders: Iterable[str]) -> list[str]:

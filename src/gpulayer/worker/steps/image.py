@@ -25,7 +25,6 @@ from gpulayer.worker.steps.plan import TaskPlan
 PHASE = "image"
 PATIENCE_SECONDS = 3600.0
 """How long a pull may take unless `environment.timeout_seconds` says."""
-PLAN = "container"
 
 
 def provide(task: TaskPlan) -> None:
@@ -104,7 +103,7 @@ def wrap(task: TaskPlan) -> None:
     names = [*task.set, "GPULAYER_FENCE", "PYTHONUNBUFFERED"]
     pidfile = os.path.join(task.folder, "container.pid")
     made = container.plan_of(box, engine, task.image.name, task.argv, names, found, pidfile)
-    task.argv = container.write(os.path.join(task.folder, PLAN), made)
+    task.argv = container.write(os.path.join(task.folder, container.PLAN), made)
     task.outside = {"argv": made["ender"], "environ": dict(engine.environ)}
     if not found.has_groups:
         note = task.notes.get(PHASE, "")
@@ -113,7 +112,7 @@ def wrap(task: TaskPlan) -> None:
 
 def end_file(folder: str) -> str:
     """Where the shim says why a container could not be run."""
-    return os.path.join(folder, f"{PLAN}.end")
+    return os.path.join(folder, f"{container.PLAN}.end")
 
 
 def _require_made_for(image: Image) -> None:
