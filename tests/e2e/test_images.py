@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -160,6 +161,16 @@ def test_memory_and_cores_are_limited_where_the_job_names_them(shared: Terminal)
     assert abs(int(done.stdout) - 64_000_000) < 4096
 
 
+def test_an_end_for_want_of_memory_is_told_as_that(shared: Terminal) -> None:
+    """By the kernel's count. Who ends by that code alone has the code: see above."""
+    done = shared.inside("tail", "/dev/zero", options=("--memory", "0.032G"))
+    assert done.returncode == 137, done
+    job = shared.job()
+    assert (job["state"], job["reason"], job["exit_code"]) == ("failed", "out_of_memory", 137)
+    assert "for want of memory" in job["message"]
+    assert not (shared.work / "oom").exists()  # of Podman's monitor
+
+
 def test_what_its_first_process_does_not_handle_ends_it(shared: Terminal, engine: Engine) -> None:
     """The kernel spares the first process of a container; a cancelled job is not spared."""
     job = shared.submitted("sh", "-c", "echo up; sleep 1000; echo never")
@@ -284,6 +295,51 @@ def test_what_cannot_be_pulled_says_why_and_leaves_nothing_behind(
     engine.trust("127.0.0.1:9")
     done = terminal.inside("true", image=silent)
     assert b"cannot be reached" in done.stderr, done
+
+
+def test_an_image_for_another_kind_of_machine_is_told(
+    terminal: Terminal, engine: Podman | Docker, registry: Registry
+) -> None:
+    maker = Podman(Path(tempfile.mkdtemp(prefix="gpl-engine-")))  # Docker makes its own kind alone
+    try:
+        maker.trust(registry.address)
+        tag = registry.pushed(maker, f"strange-{engine.kind}", busybox_tar(), "riscv64")
+    finally:
+        maker.close()
+    engine.trust(registry.address)
+    done = terminal.inside("true", image=tag)
+    assert done.returncode == 126, done
+    assert b"made for riscv64, and this machine is" in done.stderr, done
+    assert "phase image" in terminal.job()["result"]["error"]["where"]
+
+
+def test_a_disk_that_fills_up_is_told_and_the_next_attempt_begins_anew(
+    engine: Podman | Docker, registry: Registry
+) -> None:
+    name = f"large-{engine.kind}"
+    engine.trust(registry.address)
+    tag = registry.pushed(engine, name, busybox_tar(large=os.urandom(20 << 20)))
+    folder = Path(tempfile.mkdtemp(prefix="gpl-engine-"))
+    mount = ["mount", "-t", "tmpfs", "-o"]
+    subprocess.run([*mount, "size=16m", "none", folder], check=True)
+    small = type(engine)(folder)
+    try:
+        small.trust(registry.address)
+        with Terminal(small) as terminal:
+            done = terminal.inside("true", image=tag)
+            assert done.returncode == 125, done
+            assert b"error[disk-full]" in done.stderr, done
+            assert b"has no room on its disk" in done.stderr
+            job = terminal.job()
+            assert (job["state"], job["reason"]) == ("failed", "disk_full")
+            assert "phase image" in job["result"]["error"]["where"]
+            subprocess.run([*mount, "remount,size=400m", "none", folder], check=True)
+            done = terminal.inside("wc", "-c", "/large", image=tag)
+            assert (done.stdout, done.returncode) == (b"20971520 /large\n", 0), done
+    finally:
+        small.close()
+        subprocess.run(["umount", "-l", folder], check=True)
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _read(path: Path) -> bytes:

@@ -27,7 +27,7 @@ from tests.support import torch_stub
 from tests.support.local_home import SECONDS, watched
 
 BUSYBOX = "/bin/busybox"
-PROGRAMS = "sh cat echo sleep true false env id pwd wc head dd tr printf kill touch ls seq".split()
+PROGRAMS = "sh cat echo sleep true false env id pwd wc head dd tr printf kill touch ls seq tail"
 NAME = "localhost/busy:1"
 _MARK = "GPULAYER_TEST_ENGINE"
 
@@ -55,7 +55,7 @@ def busybox_tar(**more: bytes) -> bytes:
             tar.addfile(entry, io.BytesIO(data))
         plain = tarfile.TarInfo("etc/plain")
         tar.addfile(plain)
-        for name in PROGRAMS:
+        for name in PROGRAMS.split():
             entry = tarfile.TarInfo(f"bin/{name}")
             entry.type, entry.linkname = tarfile.SYMTYPE, "busybox"
             tar.addfile(entry)
@@ -104,8 +104,10 @@ class Engine:
             capture_output=True, text="input" not in how, timeout=SECONDS, check=False, **how,
         )  # fmt: skip
 
-    def loaded(self, tar: bytes, name: str = NAME) -> None:
-        done = self("import", "-", name, input=tar)
+    def loaded(self, tar: bytes, name: str = NAME, machine: str = "") -> None:
+        """`machine`: the kind for which it says that it is made, of Podman."""
+        kind = [f"--arch={machine}"] if machine else []
+        done = self("import", *kind, "-", name, input=tar)
         assert done.returncode == 0, done
 
     def containers(self) -> list[str]:
@@ -221,10 +223,10 @@ class Registry:
             with contextlib.suppress(OSError), socket.create_connection((host, int(port)), 1):
                 return
 
-    def pushed(self, engine: Engine, name: str, tar: bytes) -> str:
+    def pushed(self, engine: Engine, name: str, tar: bytes, machine: str = "") -> str:
         """An image of that content, there and not at the engine any more; its reference."""
         tag = f"{self.address}/{name}:1"
-        engine.loaded(tar, tag)
+        engine.loaded(tar, tag, machine)
         done = engine("push", tag)
         assert done.returncode == 0, done
         assert engine("rmi", tag).returncode == 0

@@ -12,7 +12,7 @@ from gpulayer.errors import UsageError
 
 ANSWER_SECONDS = 20.0
 """How long workers may take, unless the caller says otherwise."""
-_KINDS = ("environments", "artifacts", "workspaces")
+_KINDS = ("environments", "artifacts", "workspaces", "images")
 _REMOVAL = {"keys": "tuple[str, ...]", "unused": "bool", "workers": "tuple[str, ...]"}
 
 

@@ -96,7 +96,7 @@ ROUTES: tuple[Route, ...] = (
     Route("revoke_worker", "POST", "/v1/workers/{worker}/revoke",
           "End its sessions at once; what it runs is lost.", "worker.revoke", "worker"),
     Route("caches", "GET", "/v1/caches", "What each worker keeps: environments, artifacts, "
-          "workspaces.", "plane.look", parks=True),
+          "workspaces, images.", "plane.look", parks=True),
     Route("remove_environments", "POST", "/v1/environments/remove",
           "Have workers let go of environments that no job uses.", "environment.remove",
           parks=True),

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from gpulayer.api.wire import Wire
 
 PARK = 60.0
-HEADERS = ("WORKER", "ENVIRONMENTS", "ARTIFACTS", "WORKSPACES", "NOTE")
+HEADERS = ("WORKER", "ENVIRONMENTS", "IMAGES", "ARTIFACTS", "WORKSPACES", "NOTE")
 _SHOWN = 20
 
 
@@ -27,7 +27,8 @@ def command(older_than: str | None, dry_run: bool, as_json: bool, quiet: bool) -
 
     Old are jobs that ended more than 30 days ago, and all but the last 100,000. A plane that runs
     does the same by itself, and leaves artifacts without a job for a week. With --dry-run also
-    what the workers keep is listed: they let go of it by themselves, environments by `env rm`.
+    what the workers keep is listed, of images those that were pulled for jobs: they let go of it by
+    themselves, environments by `env rm`.
     """
     body: dict[str, object] = {"dry_run": dry_run}
     if older_than is not None:
@@ -63,15 +64,21 @@ def caches(wire: Wire) -> list[dict[str, Any]]:
 
 def _kept(worker: Mapping[str, Any]) -> tuple[str, ...]:
     if worker["state"] != "answered":
-        return worker["name"], "-", "-", "-", f"no answer: {worker['why']}"
+        return worker["name"], "-", "-", "-", "-", f"no answer: {worker['why']}"
     environments = worker["environments"]
-    used = sum(bool(one["used_by"]) for one in environments)
-    made = {"count": len(environments), "bytes": sum(one["bytes"] for one in environments)}
-    kinds = (made, worker["artifacts"], worker["workspaces"])
-    held = (
+    pulled = [one for one in worker.get("images", ()) if one["pulled"]]  # an older one tells none
+    lists = {"environments": environments, "images": pulled}
+    used = [
+        f"{count} {kind} in use"
+        for kind, found in lists.items()
+        if (count := sum(bool(one["used_by"]) for one in found))
+    ]
+    held = [{"count": len(one), "bytes": sum(e["bytes"] for e in one)} for one in lists.values()]
+    kinds = (*held, worker["artifacts"], worker["workspaces"])
+    told = (
         f"{one['count']}, {render.size(one['bytes'])}" if one["count"] else "-" for one in kinds
     )
-    return worker["name"], *held, f"{used} environments in use" if used else ""
+    return worker["name"], *told, ", ".join(used)
 
 
 def _rows(items: list[Mapping[str, Any]]) -> Iterator[tuple[str, str, str, str]]:

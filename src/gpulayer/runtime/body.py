@@ -71,7 +71,7 @@ class Body:
 
     def start(self) -> None:
         """OSError where there is no room for one more process; all else is reported, later."""
-        self._memory_kills = memory.kills()
+        self._memory_kills = memory.kills(everywhere=self._launch.has_container)
         if self._quick.suits(self._launch, self._leaf):
             try:
                 self.leader = self._quick.spawn(self._launch, self._leaf)
@@ -255,7 +255,7 @@ class Body:
         """Whether the kernel says that memory was the reason."""
         if self._leaf is not None and self._leaf.out_of_memory():
             return True
-        return memory.kills() > self._memory_kills
+        return memory.kills(everywhere=self._launch.has_container) > self._memory_kills
 
 
 def _stay() -> None:

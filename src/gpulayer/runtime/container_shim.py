@@ -43,6 +43,7 @@ def main() -> NoReturn:
     is_screen = os.isatty(0) and os.isatty(1)
     words, environ = line(plan, dict(os.environ), is_screen)
     began = time.time()
+    os.chdir(os.path.dirname(file))  # Podman's monitor leaves an `oom` where it was begun
     client = begin(words, environ, is_screen)
     ended_by = 0
     status = None

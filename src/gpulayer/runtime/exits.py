@@ -62,9 +62,7 @@ def ended(
         message = "ran past its timeout"
     elif out_of_memory and is_kill(status):
         outcome, why, exit_code = "failed", "out_of_memory", own_code
-        message = (
-            "it was killed while the kernel ended processes of its memory group for want of memory"
-        )
+        message = "it was killed while the kernel ended processes for want of memory"
     elif code == 0:
         outcome, why, exit_code, message = "succeeded", "exited", 0, ""
     elif code is not None:

@@ -49,6 +49,7 @@ def launch(task: dict[str, Any], envelope: dict[str, Any], extra: Mapping[str, s
         raise SpawnError("spawn-failed", "no command, or one with a zero byte in it")
     cwd = task.get("cwd")
     made = Launch(argv, block, os.fsencode(cwd or envelope.get("cwd") or "/"), envelope)
+    made.has_container = bool(task.get("outside"))
     if task.get("argv0"):
         made.argv0 = os.fsencode(task["argv0"])
     if cwd is None and envelope.get("cwd_ino"):

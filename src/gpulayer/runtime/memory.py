@@ -3,7 +3,8 @@
 The nearest count is read: that of the memory group in which this process and its jobs are
 (`memory.events` of cgroup v2, `memory.oom_control` of v1), else that of the whole machine (vmstat).
 The group may hold others as well, so a count that grew while a job ran is evidence only about a
-job that SIGKILL ended, and that nobody here killed.
+job that SIGKILL ended, and that nobody here killed. A container has a group that an engine made and
+has removed by then; what the kernel ended there is in the count of the whole machine.
 """
 
 from __future__ import annotations
@@ -16,17 +17,18 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+WHOLE = "/proc/vmstat"
 _path: str | None = None
 _LONGEST = 1 << 16
 
 
-def kills() -> int:
-    """The count now; 0 where there is none."""
+def kills(*, everywhere: bool = False) -> int:
+    """The count now, the nearest or that of the whole machine; 0 where there is none."""
     global _path
     if _path is None:
         _path = nearest()
     try:
-        fd = os.open(_path, os.O_RDONLY | os.O_CLOEXEC)
+        fd = os.open(WHOLE if everywhere else _path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return 0
     try:
@@ -57,7 +59,7 @@ def _places() -> Iterator[str]:
             yield from _upwards(mount, own.get("", ""), "memory.events")
         elif kind == "cgroup" and "memory" in options.split(","):
             yield from _upwards(mount, own.get("memory", ""), "memory.oom_control")
-    yield "/proc/vmstat"
+    yield WHOLE
 
 
 def _upwards(mount: str, group: str, name: str) -> Iterator[str]:

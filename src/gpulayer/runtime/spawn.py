@@ -36,8 +36,8 @@ class Launch:
     """All that the child needs. The descriptors stay the caller's and must be 3 or higher."""
 
     __slots__ = (
-        "affinity", "argv", "argv0", "controls", "cwd", "cwd_id", "environ", "ignored", "leads",
-        "nice", "rlimits", "stderr", "stdin", "stdout", "umask",
+        "affinity", "argv", "argv0", "controls", "cwd", "cwd_id", "environ", "has_container",
+        "ignored", "leads", "nice", "rlimits", "stderr", "stdin", "stdout", "umask",
     )  # fmt: skip
 
     def __init__(
@@ -54,6 +54,8 @@ class Launch:
         self.nice: int | None = envelope.get("nice")
         self.affinity: list[int] = envelope.get("affinity") or []
         self.ignored: list[int] = envelope.get("ignored_signals") or []
+        self.has_container = False
+        """Whether it runs one: what is in there is not below it."""
         self.stdin = self.stdout = self.stderr = -1
         self.controls = -1
         """The terminal that the job shall be in the foreground of, or -1 for a session of its own.

@@ -1,6 +1,7 @@
 """What a plane asks a worker besides tasks: what it keeps, and to let go of some of it.
 
-    caches               environments, fetched artifacts, workspaces of ended tasks, with sizes
+    caches               environments, fetched artifacts, workspaces of ended tasks, images, with
+                         sizes
     remove_environments  those of these keys, or all that no task uses
 
 All are harmless twice. Nothing that a task uses is ever removed, nor what is being made.
@@ -15,9 +16,10 @@ from gpulayer.contracts.messages import Errand
 from gpulayer.worker import room
 from gpulayer.worker.artifact_cache import ArtifactCache
 from gpulayer.worker.environments.store import Environments
+from gpulayer.worker.images.store import Images
 from gpulayer.worker.steps import leftovers
 
-ALL = ("environments", "artifacts", "workspaces")
+ALL = ("environments", "artifacts", "workspaces", "images")
 
 
 class Errands:
@@ -29,12 +31,14 @@ class Errands:
         environments: Environments,
         artifacts: ArtifactCache,
         held: Callable[[], Container[str]],
+        images: Images | None = None,
     ) -> None:
         """`tasks` is the folder of the tasks' folders, `held` gives those that live."""
         self._tasks = tasks
         self._environments = environments
         self._artifacts = artifacts
         self._held = held
+        self._images = images
 
     def do(self, errand: Errand) -> dict[str, Any]:
         """Its answer. Raises ValueError for one that is not known."""
@@ -56,6 +60,8 @@ class Errands:
             ended = leftovers.ended(self._tasks, self._held())
             sizes = [room.held(entry.path) for entry in ended]
             told["workspaces"] = {"count": len(sizes), "bytes": sum(sizes)}
+        if "images" in what:
+            told["images"] = self._images.listed() if self._images is not None else []
         return told
 
     def _remove(self, body: Mapping[str, Any]) -> dict[str, Any]:

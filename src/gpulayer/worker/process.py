@@ -97,7 +97,9 @@ class Worker:
             outside.on_error,
             self._enter,
         )
-        self._errands = Errands(outside.tasks, self._environments, self._cache, self._held)
+        self._errands = Errands(
+            outside.tasks, self._environments, self._cache, self._held, self._images
+        )
 
     def start(self) -> bool:
         """False: another worker of this home is alive, and nothing was started."""

@@ -208,6 +208,12 @@ def test_the_least_recently_used_go_and_none_that_was_there_before(tmp_path: Pat
         os.utime(tmp_path / "images" / f"{digit * 64}.json", (at, at))
     (tmp_path / "has").write_text(HAS)
     assert images.trim() == []  # a task uses each
+    assert [(one["name"], one["pulled"], one["used_by"]) for one in images.listed()] == [
+        (third, True, ["t3"]), (second, True, ["t2"]), (first, False, ["t1"]),
+    ]  # fmt: skip
+    assert [(one["used_at"], one["bytes"]) for one in images.listed()] == [
+        (3, 1000), (2, 1000), (1, 1000),
+    ]  # fmt: skip
     os.unlink(tmp_path / "tasks" / "t2" / "image")
     assert images.trim() == [second]
     assert fake.asked("rmi") == [f"rmi {second}"]

@@ -149,13 +149,29 @@ class Images:
                     gone.append(str(mark["name"]))
         return gone
 
-    def users(self) -> set[str]:
-        """The digests that tasks use."""
-        found = set()
+    def listed(self) -> list[dict[str, Any]]:
+        """Each that jobs have used, the last used first, with the tasks that use it. `pulled`: for
+        a job, so it goes when there is no more room."""
+        users = self.users()
+        found = [
+            {
+                "digest": f"sha256:{key}",
+                **{name: mark[name] for name in ("name", "bytes", "pulled")},
+                "used_at": mark["used"],
+                "used_by": users.get(key, []),
+            }
+            for key in self._keys()
+            if (mark := self._mark(key))
+        ]
+        return sorted(found, key=lambda one: (-one["used_at"], one["digest"]))
+
+    def users(self) -> dict[str, list[str]]:
+        """Digest, less its kind -> the tasks that use it."""
+        found: dict[str, list[str]] = {}
         for task in _names(self._tasks):
             try:
                 with open(os.path.join(self._tasks, task, USE), encoding="ascii") as file:
-                    found.add(file.read())
+                    found.setdefault(file.read(), []).append(task)
             except (OSError, ValueError):
                 pass  # it uses none, or has just ended
         return found
