@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import random
@@ -204,6 +205,47 @@ def test_a_job_that_is_stopped_in_time_goes_on_from_what_it_saved_in_its_grace(
         "python", "graceful.py",
     )  # fmt: skip
     assert (done.returncode, done.stdout) == (0, b"goes on: in its grace\n")
+
+
+@pytest.mark.parametrize("harm", ["other bytes", "gone"])
+def test_of_a_newest_that_is_damaged_on_the_disk_the_one_before_is_put_back(
+    home: LocalHome, harm: str
+) -> None:
+    """Damaged in the store of the plane itself, after it was taken for whole."""
+    (home.work / "steps.py").write_text(
+        "import os, time\n"
+        "path = os.path.join(os.environ['GPULAYER_CHECKPOINT_DIR'], 'state')\n"
+        "if os.path.exists(path): print('goes on:', open(path).read()); raise SystemExit\n"
+        "for word in ('first', 'second', 'lost'):\n"
+        "    with open(path + '.new', 'w') as file: file.write(word * 1000)\n"
+        "    os.replace(path + '.new', path)\n"
+        "    while not os.path.exists(word): time.sleep(0.02)\n"
+        "os.abort()\n"
+    )
+    words = ("--retries", "1", "--retry-on", "failed", "--name", "steps")
+    line = ("--checkpoint", "ck:1s", "--", "python", "steps.py")
+    gpulayer(home, "submit", "-q", *words, *line)
+
+    def is_kept(word: str) -> bool:
+        found = json.loads(gpulayer(home, "status", "steps", "--json"))["job"]["checkpoint"]
+        return found is not None and found["size"] == len(word) * 1000
+
+    for word in ("first", "second"):
+        home.until(lambda word=word: is_kept(word))
+        if word == "second":
+            digest = hashlib.sha256(word.encode() * 1000).hexdigest()
+            (stored,) = (home.folder / "home" / "artifacts").rglob(digest)
+            stored.chmod(0o600)
+            if harm == "gone":
+                stored.unlink()
+            else:
+                stored.write_bytes(b"x" * len(word) * 1000)
+            (home.work / "lost").touch()  # at once: nothing more is kept
+        (home.work / word).touch()
+    gpulayer(home, "wait", "steps")
+    assert home.log("steps").startswith(b"goes on: firstfirst"), home.log("steps")[:200]
+    job = json.loads(gpulayer(home, "status", "steps", "--json"))["job"]
+    assert (job["state"], job["attempt"]) == ("succeeded", 2)
 
 
 def test_the_next_attempt_is_on_another_machine_that_never_saw_the_first(tmp_path: Path) -> None:
