@@ -55,9 +55,9 @@ def options_of(box: Box, engine: Engine) -> list[str]:
     """Less name, labels and limits. Raises `image-failed` for a folder that cannot be named."""
     uid, gid = os.geteuid(), os.getegid()
     options = [
-        "--network", "host", "--ipc", "host", "--user", f"{uid}:{gid}", "--workdir", box.cwd,
+        "--network", "host", *_shared(engine, uid), "--user", f"{uid}:{gid}", "--workdir", box.cwd,
         "--entrypoint", "", "--log-driver", "none", "--security-opt", "label=disable",
-        "--pids-limit", "-1",
+        *_no_limit(engine, uid),
     ]  # fmt: skip
     if engine.is_podman and uid != 0:
         options += ["--userns", "keep-id"]
@@ -147,6 +147,22 @@ def _mount(folder: str) -> list[str]:
             hint="mv",
         )
     return ["--mount", f"type=bind,source={folder},target={folder}"]
+
+
+def _no_limit(engine: Engine, uid: int) -> list[str]:
+    """Of processes. Podman without root's rights has none on cgroup v1, and says so in the job's
+    output where it is told to have none."""
+    if engine.is_podman and uid != 0 and not os.path.exists("/sys/fs/cgroup/cgroup.controllers"):
+        return []
+    return ["--pids-limit", "-1"]
+
+
+def _shared(engine: Engine, uid: int) -> list[str]:
+    """The machine's own. Podman without root's rights takes message queues along, and fails where
+    the machine has none."""
+    if engine.is_podman and uid != 0 and not os.path.exists("/dev/mqueue"):
+        return ["--volume", "/dev/shm:/dev/shm"]  # noqa: S108  the machine's
+    return ["--ipc", "host"]
 
 
 def _devices(gpus: Sequence[str], engine: Engine) -> list[str]:

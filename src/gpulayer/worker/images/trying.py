@@ -62,7 +62,7 @@ def _tried(engine: Engine, image: str, options: Sequence[str], limits: Sequence[
     while True:
         asked = [*options, *(limits if has_groups else ()), *ulimits]
         told = engine.answer("run", "--rm", "--pull", "never", *asked, image, ABSENT)
-        is_warned = "warn" in told.err.lower() and words.is_about_groups(told.err)
+        is_warned = words.is_warning(told.err) and words.is_about_groups(told.err)
         if told.code == _NOT_FOUND and not (is_warned and limits and has_groups):
             return Found(ulimits, has_groups)
         if not ulimits and words.is_about_ulimits(told.err):

@@ -78,6 +78,10 @@ def is_about_ulimits(output: str) -> bool:
     return _LIMITS.search(output) is not None
 
 
+def is_warning(output: str) -> bool:
+    return re.search(r"(?i)warn|ignored", output) is not None
+
+
 def is_about_groups(output: str) -> bool:
     """Whether it cannot limit memory or cores here, or warns that it does so in part."""
     return _GROUPS.search(output) is not None
