@@ -106,13 +106,14 @@ def test_a_placed_job_never_leaves_an_equal_one_waiting_that_comes_before_it(
 @FEW
 @given(snapshots())
 def test_what_waits_could_not_have_been_placed_after_the_pass(snapshot: Snapshot) -> None:
-    whole = replace(snapshot, limits={})
+    now = {k: v for k, v in snapshot.limits.items() if k == "now"}
+    whole = replace(snapshot, limits=now)
     decisions = place(whole)
     placed = {d.job_id for d in decisions if d.outcome is Outcome.PLACED}
     *_, (_, seen) = [(None, whole), *as_seen(whole, decisions)]
     rest = tuple(p for p in snapshot.queue if p.job_id not in placed)
     if decisions and decisions[-1].outcome is not Outcome.PLACED:
-        again = place(Snapshot(snapshot.shapes, rest, seen.workers))
+        again = place(Snapshot(snapshot.shapes, rest, seen.workers, now))
         assert all(d.outcome is not Outcome.PLACED for d in again)
 
 

@@ -50,6 +50,7 @@ def workers(draw: st.DrawFn, name: str) -> WorkerView:
                 draw(st.sampled_from([0.5, 1.0])),
                 draw(st.sampled_from([0.0, 4.0])),
                 tuple(g.uuid for g in (gpus or ()) if draw(st.booleans())),
+                draw(st.sampled_from([None, 900.0, 1_060.0, 1_500.0])),
             )
         )
     known = draw(st.sampled_from([None, {}, {"torch": "2.1.0"}, {"torch": "2.5.1"}]))
@@ -104,6 +105,8 @@ def shapes(draw: st.DrawFn) -> Shape:
         providers=seldom(("aws",), ()),
         strategy=draw(SPREAD),
         max_hourly_cost=seldom(2.0, None),
+        limit=draw(st.sampled_from([None, None, 60.0, 400.0])),
+        nested=seldom(True, False),
     )
 
 
@@ -117,9 +120,11 @@ def snapshots(draw: st.DrawFn) -> Snapshot:
             {
                 "priority": draw(st.sampled_from([0, 0, 1, -3])),
                 "fail_if_unschedulable": draw(st.booleans()),
+                "since": draw(st.sampled_from([None, 0.0, 990.0])),
             },
         )
         for _ in range(draw(st.integers(0, 12)))
     ]
     limits = draw(st.sampled_from([{}, {"max_placements": 3}, {"detail": 2}]))
+    limits |= draw(st.sampled_from([{}, {"now": 1_000.0}]))
     return a_snapshot(jobs, [draw(workers(name)) for name in names], **limits)

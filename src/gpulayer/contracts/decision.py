@@ -67,6 +67,11 @@ class Shape:
     strategy: str = "spread"
     max_hourly_cost: float | None = None
     currency: str = "USD"
+    limit: float | None = None
+    """Seconds that it runs at most, rounded up; what may begin beside a reservation depends on it.
+    None: no limit."""
+    nested: bool = False
+    """Submitted from inside of a job, which most likely waits for it: no reservation stops it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +86,8 @@ class Pending:
     fail_if_unschedulable: bool = False
     is_array: bool = False
     """It stands for one of its elements; there may be several like it."""
+    since: float | None = None
+    """When it could have begun first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +114,23 @@ class Allocation:
     memory_gb: float = 0.0
     gpus: tuple[str, ...] = ()
     """UUIDs."""
+    until: float | None = None
+    """When its time limit ends it. None: it has no limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """What of a worker is kept for a job that waits: its reservation there."""
+
+    worker_id: WorkerId
+    job_id: str
+    until: float | None
+    """When that job can begin, by the limits of what runs. None: nobody knows, and what becomes
+    free is kept until it is enough."""
+    cpu_cores: float
+    """What those may have that end later than that: here and in what follows."""
+    memory_gb: float
+    gpus: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +151,8 @@ class WorkerView:
     """Priorities of those that were."""
     hourly_cost: float | None = None
     currency: str = "USD"
+    hold: Hold | None = None
+    """Only within a pass, and in what is stored of it."""
 
 
 class Fit(StrEnum):
@@ -204,6 +230,8 @@ class Decision:
     verdicts: tuple[Verdict, ...]
     summary: str
     """One sentence for people, such as `no worker has 4 free GPUs`."""
+    holds: tuple[Hold, ...] = ()
+    """What is kept for it from here on in this pass."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,6 +256,8 @@ class Snapshot:
     queue: tuple[Pending, ...]
     workers: tuple[WorkerView, ...]
     limits: Mapping[str, Any] = field(default_factory=dict)
-    """`max_placements`: jobs placed in one pass (unset: all).
+    """`now`: seconds; without it nothing is reserved.
+    `heads`: jobs of a shape that the queue was cut to; one with so many may have more.
+    `max_placements`: jobs placed in one pass (unset: all).
     `detail`: fleets up to this size are told worker by worker, larger ones in groups (32).
     `fleet_settled`: False while workers may still be on their way; nothing fails then (True)."""

@@ -167,11 +167,14 @@ class Dispatcher:
         shapes = {shape_id: self._shape(tx, shape_id) for shape_id in asked}
         given: dict[WorkerId, list[Assignment]] = {}
         topics: set[str] = set()
-        workers = self._snapshots.views(tx, sent)
+        # Where all that waits is alike there is nobody to pass anybody.
+        reserves = len({pending.shape_id for pending in queue}) > 1
+        workers = self._snapshots.views(tx, sent, timed=reserves)
         begun = ahead.to_begin(workers, sent)
         for one in begun:
             given.setdefault(one.worker_id, []).append(self._begun(tx, one))
-        snapshot = self._snapshots.of(queue, shapes, ahead.with_begun(workers, begun))
+        limits = {"heads": most} | ({"now": now} if reserves else {})
+        snapshot = self._snapshots.of(queue, shapes, ahead.with_begun(workers, begun), **limits)
         said: dict[ShapeId, tuple[object, ...]] = {}
         moved, waited = 0, list[float]()
         # A queued job is answered with its shape's newest decision: those that wait come last.
@@ -245,6 +248,7 @@ class Dispatcher:
             changes = elements.placed(tx, job, decision, fences, incarnations, now)
         if not tx.apply(changes):
             return None
+        self._snapshots.note_limit(job)
         if changes.tasks:
             waited.append(max(0.0, now - max(job.submitted_at, job.not_before)))
         gang = changes.tasks if len(changes.tasks) > 1 else ()

@@ -94,7 +94,8 @@ WITH RECURSIVE shape (id) AS (
 )
 SELECT id FROM shape WHERE id IS NOT NULL"""
 _HEADS = (
-    "SELECT id, shape_id, priority, seq, fail_if_unschedulable, elements FROM jobs"
+    "SELECT id, shape_id, priority, seq, fail_if_unschedulable, elements, submitted_at, not_before"
+    " FROM jobs"
     " WHERE state = 'queued' AND shape_id = ? AND not_before <= ?"
     " ORDER BY priority DESC, seq LIMIT ?"
 )
@@ -181,7 +182,13 @@ class JobReads(Queries):
         Ordered the same way over all shapes. Costs by heads, not by the length of the queue."""
         heads = [
             Pending(
-                JobId(row[0]), ShapeId(row[1]), row[2], row[3], bool(row[4]), row[5] is not None
+                JobId(row[0]),
+                ShapeId(row[1]),
+                row[2],
+                row[3],
+                bool(row[4]),
+                row[5] is not None,
+                max(row[6], row[7]),
             )
             for (shape_id,) in self._all(_QUEUED_SHAPES)
             for row in self._all(_HEADS, shape_id, now, per_shape)

@@ -90,7 +90,7 @@ class Ahead:
         if not self._sent or shape.nodes > 1 or shape.gpus:
             return ()
         size = (shape.cpu_cores, shape.memory_gb or 0.0)
-        bits = self._waits_for_room(shape, columns) & ~self._reserved
+        bits = self._waits_for_room(shape, columns) & ~self._reserved & ~self._fleet.held
         able = [at for at in self._sent if bits >> at & 1 and self._takes(at, size, priority)]
         if not able:
             return ()
@@ -98,6 +98,15 @@ class Ahead:
         self._sent[best] += 1
         worker_id = self._fleet.machines[best].view.worker_id
         return (Placement(worker_id, 0, *size, (), ahead=True),)
+
+    def is_next(self, shape: Shape, columns: Sequence[Column]) -> bool:
+        """Whether short tasks of that size run where the next room is its own, and as many as may
+        be are sent ahead of them: it begins within moments."""
+        if not self._sent or shape.nodes > 1 or shape.gpus:
+            return False
+        size = (shape.cpu_cores, shape.memory_gb or 0.0)
+        bits = self._waits_for_room(shape, columns)
+        return any(bits >> at & 1 and self._runs(at, size) for at in self._sent)
 
     def reserve(self, shape: Shape, columns: Sequence[Column]) -> None:
         """A job of that shape goes on waiting: nobody behind it passes it by."""
@@ -118,5 +127,13 @@ class Ahead:
         """Whether it may have one more, tasks of that size run there, and it would not stand
         behind what is less urgent."""
         view = self._fleet.machines[at].view
-        runs = any((a.cpu_cores, a.memory_gb) == size and not a.gpus for a in view.allocations)
-        return runs and self._left(at) > 0 and priority <= min(view.sent, default=priority)
+        return (
+            self._runs(at, size)
+            and self._left(at) > 0
+            and priority <= min(view.sent, default=priority)
+        )
+
+    def _runs(self, at: int, size: tuple[float, float]) -> bool:
+        """Whether tasks of that size run there."""
+        held = self._fleet.machines[at].view.allocations
+        return any((a.cpu_cores, a.memory_gb) == size and not a.gpus for a in held)

@@ -10,8 +10,10 @@ this longer than others.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable, Iterable, Set
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
 
@@ -19,7 +21,7 @@ from gpulayer.contracts.decision import Check, Fit, Shape
 from gpulayer.contracts.secret_names import ANY, is_name
 from gpulayer.control_plane.scheduler import devices
 from gpulayer.control_plane.scheduler.devices import number
-from gpulayer.control_plane.scheduler.views import GpuFact, Machine, micro
+from gpulayer.control_plane.scheduler.views import GpuFact, Kept, Machine, micro
 
 _TOLD = 3
 """Of a machine's data sets or secrets, in words."""
@@ -204,6 +206,30 @@ def _price(need: tuple[float, str], have: tuple[bool, float | None, str]) -> tup
     return (Check("price", fit, text, f"{cost:.2f} {in_currency}", gap),)
 
 
+def _reservation(
+    need: tuple[int, int, devices.GpuNeed | None], have: tuple[Kept | None, GpuFact | None]
+) -> tuple[Check, ...]:
+    cores, memory, gpus = need
+    kept, fact = have
+    if kept is None:
+        return ()
+    fits = cores <= kept.cores and (not memory or memory <= kept.memory)
+    if gpus is not None and fact is not None:
+        beside = devices.funnel(gpus, fact._replace(free=fact.free & kept.gpus))
+        fits = fits and all(check.fit is not Fit.BUSY for check in beside.checks)
+    fit = Fit.YES if fits else Fit.BUSY
+    text = f"the reservation of {kept.job_id}{_about(kept.until)}"
+    return (Check("reservation", fit, "room for longer", text, 0.0 if fits else 1.0),)
+
+
+def _about(start: float | None) -> str:
+    """To the minute, rounded up; the same for every reader."""
+    if start is None:
+        return ""
+    at = datetime.fromtimestamp(math.ceil(start / 60) * 60, UTC)
+    return f" for about {at:%Y-%m-%d %H:%M} UTC"
+
+
 RULES: tuple[Rule, ...] = (
     Rule("target", lambda s: s.targets, lambda n, m: m.view.target, _target),
     Rule("state", lambda s: True, lambda n, m: (m.view.draining, m.view.offline), _state),
@@ -271,6 +297,15 @@ RULES: tuple[Rule, ...] = (
         _price,
     ),
 )
+
+RESERVATION = Rule(
+    "reservation",
+    lambda s: (max(1, micro(s.cpu_cores)), micro(s.memory_gb or 0.0), devices.need_of(s)),
+    lambda n, m: (m.now.amounts.kept, n[2] and devices.fact_of(n[2], m)),
+    _reservation,
+    changes=True,
+)
+"""Asked where something is reserved, of what would still run then."""
 
 
 def _one_of(name: str, need: tuple[str, ...], have: str, prefix: str = "") -> tuple[Check, ...]:

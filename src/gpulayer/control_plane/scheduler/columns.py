@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import Any
 
-from gpulayer.contracts.decision import Check, Fit, Placement, Shape, WorkerView
+from gpulayer.contracts.decision import Check, Fit, Hold, Placement, Shape, WorkerView
 from gpulayer.contracts.ids import WorkerId
-from gpulayer.control_plane.scheduler.checks import RULES, Rule
+from gpulayer.control_plane.scheduler.checks import RESERVATION, RULES, Rule
 from gpulayer.control_plane.scheduler.views import Machine, Standing, machines_of
 
 _ONE = ord("1")
@@ -30,19 +30,27 @@ class Fleet:
         self._columns: dict[tuple[str, Hashable], Column] = {}
         self._by_id = {m.view.worker_id: m for m in self.machines}
         self._targets: dict[str, int] = {}
+        self.held = sum(m.bit for m in self.machines if m.view.hold is not None)
+        """Bits of the machines of which something is kept for a job that waits."""
         self.alike: dict[Standing, int] = {}
         """Bits of the machines with each standing, as they are now."""
         for m in self.machines:
             self.alike[m.now] = self.alike.get(m.now, 0) | m.bit
             self._targets[m.view.target] = self._targets.get(m.view.target, 0) | m.bit
 
+    @property
+    def version(self) -> int:
+        """Grows with every change."""
+        return len(self._changed)
+
     def machine(self, worker_id: WorkerId) -> Machine:
         return self._by_id[worker_id]
 
-    def columns(self, shape: Shape) -> list[Column]:
-        """The checks that this shape asks for."""
+    def columns(self, shape: Shape, outlives: bool = False) -> list[Column]:
+        """The checks that this shape asks for. `outlives`: it would run when a reservation
+        begins."""
         found = []
-        for rule in RULES:
+        for rule in (*RULES, RESERVATION) if outlives and self.held else RULES:
             need = rule.need(shape)
             if need is None or need == ():
                 continue
@@ -86,16 +94,37 @@ class Fleet:
                     bits &= ~members
         return bits
 
+    def releasable(self, columns: Iterable[Column]) -> int:
+        """Bits of the machines that lack nothing but what others of ours hold."""
+        bits = self.everyone
+        for column in columns:
+            column.refresh(self.machines, self._changed)
+            able = 0
+            for failing, members in column.groups.items():
+                if column.rule.changes and all(fit is Fit.BUSY for _, fit in failing):
+                    able |= members
+            bits &= able | column.groups.get((), 0)
+        return bits
+
     def of_target(self, target: str) -> int:
         """Bits of the machines of one target."""
         return self._targets.get(target, 0)
 
-    def take(self, placement: Placement) -> None:
+    def take(self, placement: Placement, until: float | None = None) -> None:
         """Hold what one task was given."""
         machine = self._by_id[placement.worker_id]
         self.alike[machine.now] ^= machine.bit
-        machine.take(placement)
+        machine.take(placement, until)
         self.alike[machine.now] = self.alike.get(machine.now, 0) | machine.bit
+        self._changed.append(machine.position)
+
+    def keep(self, hold: Hold) -> None:
+        """Reserve."""
+        machine = self._by_id[hold.worker_id]
+        self.alike[machine.now] ^= machine.bit
+        machine.keep(hold)
+        self.alike[machine.now] = self.alike.get(machine.now, 0) | machine.bit
+        self.held |= machine.bit
         self._changed.append(machine.position)
 
 

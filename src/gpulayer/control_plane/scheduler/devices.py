@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 from typing import NamedTuple, TypeVar
 
 from gpulayer.contracts.capabilities import GpuDevice
@@ -58,6 +59,7 @@ def fact_of(need: GpuNeed, machine: Machine) -> GpuFact:
     return machine.now.gpu_fact._replace(shown=_shown(need.visible, machine))
 
 
+@lru_cache(maxsize=2048)
 def funnel(need: GpuNeed, fact: GpuFact) -> Funnel:
     """All stages in order, up to the first that leaves fewer than `need.gpus` devices."""
     row = MATRIX.get(need.accelerator)

@@ -120,6 +120,10 @@ def blocked(outcome: Outcome, shape: Shape, told: Sequence[Verdict]) -> str:
         sentence = because if alone else f"no worker can run it; closest: {because}"
         fails = outcome is Outcome.UNSCHEDULABLE
         return sentence if fails else f"{sentence}; waits for one that can"
+    if kept := next(
+        (c for c in closest.checks if c.name == "reservation" and c.fit is Fit.BUSY), None
+    ):
+        return f"waits behind {kept.have}"
     if count[Fit.BUSY]:
         busy = count[Fit.BUSY]
         return f"waits: {because}" if busy == 1 else f"waits: {busy} workers are busy; {because}"

@@ -21,10 +21,14 @@ _NO_DEVICES = Choice((0, 0), 0)
 class Candidates:
     """Free capacity only shrinks while a pass runs, so a worker that drops out never comes back."""
 
-    def __init__(self, fleet: Fleet, shape: Shape, columns: list[Column]) -> None:
+    def __init__(
+        self, fleet: Fleet, shape: Shape, columns: list[Column], outlives: bool = False
+    ) -> None:
+        """`outlives`: it would run when a reservation begins, so has only what that leaves."""
         self._fleet = fleet
         self._machines = fleet.machines
         self._shape = shape
+        self._outlives = outlives
         self._tests = [column.test() for column in columns if column.rule.changes]
         self._need = devices.need_of(shape)
         self._usable: dict[tuple[Layout | None, int], int] = {}
@@ -81,12 +85,15 @@ class Candidates:
 
     def room(self, machine: Machine) -> int:
         """How many nodes of the shape a machine that passes has room for now."""
-        now = machine.now.amounts
-        return self._times(machine, now.free_cores, now.free_memory, now.gpu_fact.free)
+        now, gpus = machine.now.amounts, self._open_devices(machine)
+        cores, memory, kept = now.free_cores, now.free_memory, now.kept
+        if kept is not None and self._outlives:
+            cores, memory = min(cores, kept.cores), min(memory, kept.memory)
+        return self.times(machine, cores, memory, gpus)
 
     def most(self, machine: Machine) -> int:
         """The same if nobody else were there. What is not known yet limits nothing."""
-        return self._times(machine, machine.now.amounts.cores, machine.now.amounts.memory, ALL)
+        return self.times(machine, machine.now.amounts.cores, machine.now.amounts.memory, ALL)
 
     def _best(self, line: _Line) -> Machine | None:
         """The first worker, still in its place. One that has changed is put where it belongs now,
@@ -142,20 +149,26 @@ class Candidates:
             machine.view.worker_id, rank, shape.cpu_cores, shape.memory_gb or 0.0, gpus
         )
 
-    def _times(self, machine: Machine, cores: int, memory: int | None, gpus: int) -> int:
+    def times(self, machine: Machine, cores: int, memory: int | None, gpus: int) -> int:
         """How often the shape fits into these amounts."""
         fits = [max(0, cores) // max(1, micro(self._shape.cpu_cores))]
         if self._shape.memory_gb and memory is not None:
             fits.append(max(0, memory) // max(1, micro(self._shape.memory_gb)))
         if self._need is not None and machine.caps.gpus is not None:
-            fits.append((self._fit_devices(machine) & gpus).bit_count() // self._need.gpus)
+            fits.append((self.fit_devices(machine) & gpus).bit_count() // self._need.gpus)
         return min(fits)
 
     def _free_devices(self, machine: Machine) -> int:
-        return 0 if self._need is None else self._fit_devices(machine) & machine.now.gpu_fact.free
+        return 0 if self._need is None else self.fit_devices(machine) & self._open_devices(machine)
 
-    def _fit_devices(self, machine: Machine) -> int:
-        assert self._need is not None
+    def _open_devices(self, machine: Machine) -> int:
+        free, kept = machine.now.gpu_fact.free, machine.now.amounts.kept
+        return free & kept.gpus if kept is not None and self._outlives else free
+
+    def fit_devices(self, machine: Machine) -> int:
+        """Bits of the devices that would do, whoever holds them now."""
+        if self._need is None:
+            return 0
         fact = devices.fact_of(self._need, machine)
         usable = self._usable.get((fact.layout, fact.shown))
         if usable is None:

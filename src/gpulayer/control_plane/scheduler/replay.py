@@ -16,6 +16,7 @@ from gpulayer.contracts.decision import (
     Check,
     Decision,
     Fit,
+    Hold,
     Outcome,
     Pending,
     Placement,
@@ -26,6 +27,7 @@ from gpulayer.contracts.decision import (
 from gpulayer.contracts.ids import JobId, ShapeId
 from gpulayer.control_plane.scheduler.place import place
 from gpulayer.control_plane.scheduler.shapes import shape_from_json, shape_to_json
+from gpulayer.control_plane.scheduler.views import micro, outlives
 
 
 def decision_to_json(decision: Decision) -> dict[str, Any]:
@@ -42,6 +44,7 @@ def decision_from_json(data: Mapping[str, Any]) -> Decision:
         placements=tuple(_read(Placement, p) for p in data["placements"]),
         verdicts=tuple(_verdict(v) for v in data["verdicts"]),
         summary=data["summary"],
+        holds=tuple(_read(Hold, h) for h in data.get("holds", ())),
     )
 
 
@@ -74,7 +77,10 @@ def as_seen(
     alone, and the workers with what earlier decisions of the pass had placed on them."""
     pending = {p.job_id: p for p in snapshot.queue}
     workers = {view.worker_id: view for view in snapshot.workers}
-    limits = {k: v for k, v in snapshot.limits.items() if k != "max_placements"}
+    now = snapshot.limits.get("now")
+    timeless = {
+        k: v for k, v in snapshot.limits.items() if k not in ("max_placements", "heads", "now")
+    }
     for decision in decisions:
         shapes = {decision.shape_id: snapshot.shapes[decision.shape_id]}
         queue = (pending[decision.job_id],)
@@ -82,6 +88,9 @@ def as_seen(
         if decision.outcome is Outcome.WAITING and any(view.ahead for view in views):
             # What may be sent ahead was not for it: the room behind that is an earlier job's.
             views = tuple(dataclasses.replace(view, ahead=0) for view in views)
+        # Without the time nothing is reserved, for others had the right to it.
+        is_held = bool(decision.holds) or any(view.hold for view in views)
+        limits = timeless | {"now": now} if is_held else timeless
         yield decision, Snapshot(shapes, queue, views, limits)
         for placement in decision.placements:
             view = workers[placement.worker_id]
@@ -89,9 +98,15 @@ def as_seen(
                 sent = (*view.sent, pending[decision.job_id].priority)
                 after = dataclasses.replace(view, sent=sent)
             else:
-                held = (*view.allocations, _allocation(decision, placement))
-                after = dataclasses.replace(view, allocations=held)
+                shape = snapshot.shapes[decision.shape_id]
+                until = None if now is None or shape.limit is None else now + shape.limit
+                held = (*view.allocations, _allocation(decision, placement, until))
+                hold = view.hold and _beside(view.hold, placement, until)
+                after = dataclasses.replace(view, allocations=held, hold=hold)
             workers[placement.worker_id] = after
+        for hold in decision.holds:
+            view = workers[hold.worker_id]
+            workers[hold.worker_id] = dataclasses.replace(view, hold=hold)
 
 
 def record(decision: Decision, seen: Snapshot) -> dict[str, Any]:
@@ -110,13 +125,26 @@ def recorded(stored: Mapping[str, Any]) -> Decision:
     return decision_from_json(stored["decision"])
 
 
-def _allocation(decision: Decision, placement: Placement) -> Allocation:
+def _beside(hold: Hold, placement: Placement, until: float | None) -> Hold:
+    """What is left beside the reservation once that is placed there too."""
+    if not outlives(until, hold.until):
+        return hold
+    return dataclasses.replace(
+        hold,
+        cpu_cores=(micro(hold.cpu_cores) - micro(placement.cpu_cores)) / 1_000_000,
+        memory_gb=(micro(hold.memory_gb) - micro(placement.memory_gb)) / 1_000_000,
+        gpus=tuple(uuid for uuid in hold.gpus if uuid not in placement.gpus),
+    )
+
+
+def _allocation(decision: Decision, placement: Placement, until: float | None) -> Allocation:
     return Allocation(
         task_id=f"{decision.job_id}/{placement.rank}",
         job_id=decision.job_id,
         cpu_cores=placement.cpu_cores,
         memory_gb=placement.memory_gb,
         gpus=placement.gpus,
+        until=until,
     )
 
 
@@ -132,6 +160,7 @@ def _view(data: Mapping[str, Any]) -> WorkerView:
         view,
         capabilities=WorkerCapabilities.from_json(data["capabilities"]),
         allocations=tuple(_read(Allocation, a) for a in data.get("allocations", ())),
+        hold=None if data.get("hold") is None else _read(Hold, data["hold"]),
     )
 
 

@@ -9,8 +9,10 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import math
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 from gpulayer.contracts.data_sets import variable
@@ -82,7 +84,23 @@ def shape_of(spec: Mapping[str, Any], origin: Mapping[str, Any]) -> Shape:
         strategy=placement.get("strategy") or "spread",
         max_hourly_cost=_number(placement.get("max_hourly_cost")),
         currency=placement.get("currency") or "USD",
+        limit=rounded_limit(spec.get("timeout_seconds")),
+        nested=bool(origin.get("parent_job")),
     )
+
+
+def rounded_limit(seconds: float | None) -> float | None:
+    """Up to two digits: so jobs with nearly equal limits share a shape."""
+    if seconds is None or seconds <= 0:
+        return None
+    unit = 10.0 ** (math.floor(math.log10(seconds)) - 1)
+    return float(round(math.ceil(round(seconds / unit, 6)) * unit, 6))
+
+
+@lru_cache(maxsize=8192)
+def without_limit(shape: Shape) -> Shape:
+    """What room it needs: shapes that differ in time alone are judged once."""
+    return dataclasses.replace(shape, limit=None)
 
 
 def shape_id(shape: Shape) -> ShapeId:
