@@ -50,7 +50,7 @@ _WITH = (
 _ANY_OPEN = "SELECT 1 FROM arrays WHERE waiting + live > 0 LIMIT 1"
 _OPEN = (
     "SELECT jobs.id, jobs.shape_id, jobs.priority, jobs.seq,"
-    f" jobs.fail_if_unschedulable, jobs.attempt, {ARRAYS.columns}"
+    f" jobs.fail_if_unschedulable, jobs.attempt, jobs.submitted_at, {ARRAYS.columns}"
     " FROM arrays JOIN jobs ON jobs.id = arrays.job_id"
     " WHERE arrays.waiting + arrays.live > 0 ORDER BY jobs.seq"
 )
@@ -65,10 +65,12 @@ class ArrayReads(Queries):
         """Those that have not ended, oldest first."""
         return [
             (
-                Pending(JobId(job), ShapeId(shape), priority, seq, bool(fails) and not begun, True),
+                Pending(
+                    JobId(job), ShapeId(shape), priority, seq, bool(fails) and not begun, True, at
+                ),
                 ARRAYS.record(counts),
             )
-            for job, shape, priority, seq, fails, begun, *counts in self._all(_OPEN)
+            for job, shape, priority, seq, fails, begun, at, *counts in self._all(_OPEN)
         ]
 
     def has_open_arrays(self) -> bool:

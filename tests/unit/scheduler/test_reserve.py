@@ -150,3 +150,11 @@ def test_limits_that_are_nearly_equal_are_one_shape() -> None:
     given = [None, 1.0, 61.0, 3_599.0, 3_600.0, 3_601.0, 0.05]
     assert [rounded_limit(s) for s in given] == [None, 1.0, 61.0, 3600.0, 3600.0, 3700.0, 0.05]
     assert all(s <= (rounded_limit(s) or 0) <= 1.1 * s for s in range(1, 20_000, 7))
+
+
+def test_elements_of_an_array_that_was_cut_are_all_looked_at_first() -> None:
+    """They stand in the queue as often as they may be given out, all by the same name."""
+    snapshot = a_snapshot([lasting(None, 0.5), lasting(None, 0.25)], [busy(0.0, None)], now=NOW)
+    element, other = snapshot.queue
+    cut = replace(snapshot, queue=(element, element, other), limits={"now": NOW, "heads": 2})
+    assert [d.job_id for d in place(cut)] == ["job-0", "job-0"]

@@ -10,6 +10,7 @@ times workers at most, plus what it places.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 
@@ -134,6 +135,7 @@ class Pass:
         left = len(self._queue) if limit is None else int(limit)
         heads = self._snapshot.limits.get("heads", math.inf)
         blocked: set[ShapeId] = set()
+        done: Counter[ShapeId] = Counter()
         queue = self._queue
         at = 0
         while at < len(queue):
@@ -147,8 +149,8 @@ class Pass:
             if decision is not None:
                 left -= 1
                 yield decision
-                jobs = self._of_shape[pending.shape_id]
-                if len(jobs) >= heads and pending is jobs[-1]:
+                done[pending.shape_id] += 1
+                if heads <= len(self._of_shape[pending.shape_id]) == done[pending.shape_id]:
                     return  # its next ones, which were left out, may come before what follows
                 continue
             blocked.add(pending.shape_id)
