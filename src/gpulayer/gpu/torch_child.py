@@ -19,7 +19,7 @@ def main() -> None:
     if sys.prefix == sys.base_prefix:
         site.addsitedir(site.getusersitepackages())
     try:
-        import torch  # type: ignore[import-not-found]
+        import torch
     except Exception as error:
         report: dict[str, Any] = {"why": f"{type(error).__name__}: {error}"}
     else:
