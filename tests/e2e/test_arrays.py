@@ -107,3 +107,12 @@ def test_files_of_elements_come_home_below_their_index(home: LocalHome) -> None:
         "4": "4\n",
         "5": "5\n",
     }
+
+
+def test_values_of_a_function_are_told_by_index(home: LocalHome) -> None:
+    (home.work / "m.py").write_text("def f(x, y=0):\n    return [x, y]\n")
+    words = ["--matrix", "x=1,2", "y=0.5", "m:f"]
+    job = gpulayer(home, "submit", "-q", *words).stdout.strip()
+    assert gpulayer(home, "wait", job).returncode == 0
+    told = [json.loads(line) for line in gpulayer(home, "result", job).stdout.splitlines()]
+    assert [(one["index"], one["value"]) for one in told] == [(0, [1, 0.5]), (1, [2, 0.5])]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from gpulayer.contracts.elements import ARRAY_END
 from gpulayer.contracts.records import AHEAD_PHASES, Job, Task
 from gpulayer.contracts.states import (
     LIVE_TASK_STATES,
@@ -23,7 +24,7 @@ from tests.simulation.plane import SETTINGS, PlaneHost
 from tests.simulation.saving import Kept
 from tests.simulation.worker import Worker
 from tests.simulation.workload import Clients
-from tests.support.laws import Laws
+from tests.support.laws import Laws, check_array
 
 OVERSTAY_SECONDS = 3 * SETTINGS.lease_seconds
 """How long a process may outlive the end of its job, while its worker can be reached."""
@@ -50,7 +51,7 @@ class Invariants:
         self._known: dict[str, Task] = {}
         self._highest_fence = 0
         self._events: dict[str, int] = {}
-        self._newest: dict[tuple[str, int], int] = {}
+        self._newest: dict[tuple[str, int, int], int] = {}
         """(job, rank) -> the highest fence of its tasks."""
         self._kept = Kept()
         self._draining: frozenset[str] = frozenset()
@@ -70,11 +71,12 @@ class Invariants:
             draining = frozenset(w.id for w in reader.workers() if w.draining)
             for job in jobs:
                 if "checkpoint" in job.spec:
-                    newest = self._newest.get((job.id, 0), 0)
+                    newest = self._newest.get((job.id, 0, 0), 0)
                     self._kept.look(job, reader.checkpoints(job.id), newest)
             self._drained, self._draining = self._draining & draining, draining
             for job in jobs:
-                if self._versions.get(job.id) != job.version:
+                # The row of an array is written at its own moves alone.
+                if self._versions.get(job.id) != job.version or job.elements is not None:
                     self._versions[job.id] = job.version
                     events = reader.events(job.id, self._events.get(job.id, 0))
                     self._job(job, [(event.seq, event.state) for event in events])
@@ -82,8 +84,10 @@ class Invariants:
                     self._placed(job, [task for task in tasks if task.id not in self._tasks])
                     for task in tasks:
                         self._task(task)
+                    if job.elements is not None:
+                        check_array(reader, job, tasks)
                     self._alive(job, [task for task in tasks if task.state in LIVE_TASK_STATES])
-                    result = reader.result(job.id)
+                    result = reader.result(job.id, 0 if job.elements is None else ARRAY_END)
                     _hold(
                         (result is not None) == (job.state in TERMINAL_JOB_STATES),
                         f"{job.id} is {job.state} and its result is {result}",
@@ -119,9 +123,10 @@ class Invariants:
             _hold(worker.agent is not None and not len(worker.agent.slots), f"{worker.name} holds")
             _hold(not worker.disk, f"the supervisor of {worker.name} was not told to forget")
         for job in jobs:
-            runs = self._physics.runs.get((job.id, 0), 0)
             if job.state is JobState.SUCCEEDED:
-                _hold(runs > 0, f"{job.id} succeeded and never ran")
+                indices = range(job.elements or 1)
+                runs = [self._physics.runs.get((job.id, index), 0) for index in indices]
+                _hold(all(runs), f"{job.id} succeeded and never ran: {runs}")
         Laws().check(store)
 
     def overstaying(self, since: float) -> None:
@@ -156,17 +161,18 @@ class Invariants:
         """A gang all or nothing; nothing on a worker that drains."""
         ranks = sorted(task.rank for task in new)
         whole = list(range(nodes_of(job)))
-        _hold(not new or ranks == whole, f"{job.id} of {len(whole)} nodes got {new}")
+        is_whole = not new or ranks == whole or job.elements is not None
+        _hold(is_whole, f"{job.id} of {len(whole)} nodes got {new}")
         for task in new:
             _hold(task.worker_id not in self._drained, f"{task.worker_id} drains and got {task}")
-            key = (task.job_id, task.rank)
+            key = (task.job_id, task.index, task.rank)
             self._newest[key] = max(task.fence, self._newest.get(key, 0))
 
     def _grew(self, task_id: str) -> None:
         """A job's log grows at its end alone: a later attempt closes those before it."""
         known = self._known.get(task_id)
         if known is not None:
-            newest = self._newest[known.job_id, known.rank]
+            newest = self._newest[known.job_id, known.index, known.rank]
             _hold(newest == known.fence, f"the log of {task_id} grew after a later attempt began")
 
     def _marked(self, live: list[Task]) -> None:
@@ -193,8 +199,10 @@ class Invariants:
 
     def _alive(self, job: Job, live: list[Task]) -> None:
         wants = job.state in (JobState.SCHEDULED, JobState.RUNNING)
-        _hold(bool(live) == wants, f"{job.id} is {job.state} with the live tasks {live}")
-        _hold({t.attempt for t in live} <= {job.attempt}, f"{job.id} lives in two attempts")
+        if job.elements is None or job.state is not JobState.RUNNING:
+            _hold(bool(live) == wants, f"{job.id} is {job.state} with the live tasks {live}")
+        if job.elements is None:
+            _hold({t.attempt for t in live} <= {job.attempt}, f"{job.id} lives in two attempts")
         places = Counter((task.index, task.rank) for task in live)
         _hold(all(n == 1 for n in places.values()), f"two live tasks for one place of {job.id}")
 

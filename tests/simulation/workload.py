@@ -30,6 +30,8 @@ class Clients:
     saves: bool = False
     """Every second job has a checkpoint."""
     crowded: bool = False
+    arrays: bool = False
+    """Two of three commands are arrays."""
     accepted: dict[str, str] = field(default_factory=dict)
     asked: dict[str, dict[str, Any]] = field(default_factory=dict)
     """key -> spec"""
@@ -142,6 +144,10 @@ class Clients:
             spec["retry"] = {"max_attempts": rng.choice((2, 3)), "retry_on": retry_on}
         if self.saves and spec["workload"]["kind"] == "command" and number % 2:
             spec["checkpoint"] = {"path": "saved"}
+        if self.arrays and spec["workload"]["kind"] == "command" and number % 3:
+            spec["array"] = {"count": rng.randrange(1, 7)}
+            spec["array"] |= {"max_parallel": rng.randrange(1, 4)} if number % 2 else {}
+            spec["array"] |= {"max_failures": rng.randrange(3)} if number % 5 == 0 else {}
         if rng.random() < 0.2:
             spec["timeout_seconds"] = rng.choice((0.5, 5.0, 20.0))
         return spec

@@ -44,6 +44,8 @@ class Parts:
     """Every second job has a checkpoint."""
     crowded: bool = False
     """Many jobs of few sizes at once, so that some are sent ahead of their room all the time."""
+    arrays: bool = False
+    """Two of three commands are arrays."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +99,7 @@ class World:
         self.workers = [Worker(name, *seams, parts.agent, plan, draw=draw) for name in names]
         gpus = any(len(worker.capabilities.gpus or ()) == 2 for worker in self.workers)
         nodes = min(len(names), 3)
-        kinds = (parts.saves, parts.crowded)
+        kinds = (parts.saves, parts.crowded, parts.arrays)
         self.clients = Clients(engine, self.network, self.host, gpus, nodes, *kinds)
         self.invariants = Invariants(engine, self.host, self.clients, self.workers, self.physics)
 

@@ -332,7 +332,8 @@ class Env:
 
     def element(self, job_id: str, index: int) -> Task:
         """The newest task of an element."""
-        return [task for task in self.tasks(job_id) if task.index == index][-1]
+        with self.store.read() as reader:
+            return reader.tasks_of_element(JobId(job_id), index)[-1]
 
     def tasks(self, job_id: str) -> list[Task]:
         with self.store.read() as reader:

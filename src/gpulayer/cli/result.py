@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from typing import Any
 
 import click
 
 from gpulayer.api.paths import job_path
+from gpulayer.api.wire import Wire
 from gpulayer.cli import render
 from gpulayer.cli.outcome import state_words
 from gpulayer.cli.session import connect, options
@@ -17,8 +20,20 @@ from gpulayer.errors import RefusedError
 @click.argument("job", default="last")
 @options("json", "quiet")
 def command(job: str, as_json: bool, quiet: bool) -> None:
-    """Print what a function returned, as JSON; with -q on one line."""
-    found = connect().call("GET", job_path(job))
+    """Print what a function returned, as JSON; with -q on one line.
+
+    Of an array one line of JSON for each element that has ended, by index.
+    """
+    wire = connect()
+    found = wire.call("GET", job_path(job))
+    if found.get("array"):
+        ended = _elements(wire, found["id"])
+        if as_json:
+            render.json_document({"job": found["id"], "elements": list(ended)})
+            return
+        for element in ended:
+            render.data(json.dumps(element))
+        return
     result = found.get("result")
     if found["finished_at"] is None or result is None:
         raise RefusedError(
@@ -36,3 +51,14 @@ def command(job: str, as_json: bool, quiet: bool) -> None:
             f"{found['id']} {state_words(found)} and returned no value",
             hint=f"gpulayer logs {found['id']}",
         )
+
+
+def _elements(wire: Wire, job_id: str) -> Iterator[dict[str, Any]]:
+    """Index, state, attempt, exit code, and value or error."""
+    query: dict[str, Any] = {}
+    while query.get("after", 0) is not None:
+        page = wire.call("GET", job_path(job_id, "elements", **query))
+        for element in page["elements"]:
+            if "result" in element:
+                yield {"index": element["index"], "attempt": element["attempt"]} | element["result"]
+        query = {"after": page["next"]}

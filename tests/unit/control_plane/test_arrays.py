@@ -289,14 +289,14 @@ def test_to_cancel_is_the_same_while_it_waits_and_when_all_came_back(env: Env) -
 
 
 def test_a_retry_runs_what_did_not_succeed_and_nothing_else(env: Env) -> None:
-    worker = env.worker(cores=4)
-    job = env.submit(array={"count": 3000})
+    worker = env.worker(cores=100)
+    job = env.submit(array={"count": 1100})
     give(env, worker)
-    run_all(env, worker, job, {7: 1, 2500: 1})
+    run_all(env, worker, job, {7: 1, 1050: 1})
     again = env.plane.retry(job).result(0)
     assert (again.retry_of, again.elements) == (job, 2)
     give(env, worker)
-    assert live(env, again.id) == [7, 2500]
+    assert live(env, again.id) == [7, 1050]
     run_all(env, worker, again.id, {7: 1})
     third = env.plane.retry(again.id).result(0)
     assert third.elements == 1
