@@ -87,7 +87,7 @@ def apply_callbacks(trainer: Trainer, state: dict[str, Any]) -> None:
         if kept is not None:
             callback.load_state_dict(kept)
     for logger, kept in zip(trainer.loggers, state["loggers"], strict=False):
-        if hasattr(logger, "load_state_dict"):
+        if trainer.world.is_first and hasattr(logger, "load_state_dict"):
             logger.load_state_dict(kept, trainer.at.step)
     if trainer.datamodule is not None and "datamodule" in state:
         trainer.datamodule.load_state_dict(state["datamodule"])

@@ -221,7 +221,7 @@ class Trainer(Facts, Checkpoints):
                 f"{self.precision}, {self.optimising.described}"
             )
         for logger in self.loggers:
-            if hasattr(logger, "log_hyperparams"):
+            if self.world.is_first and hasattr(logger, "log_hyperparams"):
                 logger.log_hyperparams(dict(self.model.hparams))
 
     @contextmanager
