@@ -45,6 +45,8 @@ class SupervisorHome:
         self.folder.mkdir()
         self.containment = containment
         self.idle_seconds = idle_seconds
+        self.more: list[str] = []
+        """Further arguments of the next supervisor."""
         self.process: Supervisor | None = None
         self._followed: dict[str, bytearray] = {}
         self._ids = itertools.count(1)
@@ -110,6 +112,7 @@ class SupervisorHome:
         argv = [python, "-I", "-S", "-c", PROGRAM, "--home", str(self.home)]
         argv += ["--runtime", str(self.runtime), "--idle-seconds", str(self.idle_seconds)]
         argv += ["--reattach-seconds", str(reattach_seconds)]
+        argv += self.more
         argv += ["--containment", self.containment, "--ready-fd", str(writer)]
         process = Supervisor(argv, pass_fds=(writer,), **{"env": {}, **popen})
         os.close(writer)

@@ -149,7 +149,7 @@ class Exit(Message):
 @dataclass(frozen=True, slots=True)
 class PreparedStep(Message):
     name: str
-    """`source`, `inputs`, `stdin`, `environment`, `image`."""
+    """`source`, `inputs`, `stdin`, `environment`, `image`, `preload`."""
     seconds: float
     note: str = ""
     """What it came to, for people."""

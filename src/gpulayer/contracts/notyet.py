@@ -30,6 +30,8 @@ def _set_too_early(spec: JobSpec) -> Iterator[str]:
     for field, value in _VALUES.items():
         if _says_something(value(spec)):
             yield field
+    if spec.environment and spec.environment.preload and spec.workload.kind != "function":
+        yield "environment.preload"
     if spec.checkpoint and spec.workload.kind == "distributed":
         yield "checkpoint of a distributed job"
     if spec.array is not None:
@@ -51,7 +53,6 @@ _VALUES: dict[str, Callable[[JobSpec], Any]] = {
     "placement.max_hourly_cost": lambda spec: spec.placement.max_hourly_cost,
     "placement.provisioning": lambda spec: spec.placement.provisioning,
     "after": lambda spec: spec.after,
-    "environment.preload": lambda spec: spec.environment and spec.environment.preload,
     "resume": lambda spec: spec.resume,
     "cache": lambda spec: spec.cache,
     "reuse": lambda spec: spec.reuse,

@@ -27,6 +27,9 @@ Stdlib only, self-contained, any Python from 3.8; one thread wherever it forks.
     frames       the bytes on the socket, and the client's side of them
     loop         descriptors, timers, signals
     function_runner, daemon, crash                  a function's process; how ours are started
+    zygote       a template that has imported, and forks a child per call
+      zygotes      the templates of a supervisor; `zygote_line` speaks to them
+      zygote_keys  which calls may share one
 
 The supervisor is the authority on what runs: a task is over when it says so, and it says so only
 once nothing of it lives and its last byte is in the log. It never decides what to run, retries

@@ -72,20 +72,29 @@ class Body:
     def start(self) -> None:
         """OSError where there is no room for one more process; all else is reported, later."""
         self._memory_kills = memory.kills(everywhere=self._launch.has_container)
-        if self._quick.suits(self._launch, self._leaf):
-            try:
-                self.leader = self._quick.spawn(self._launch, self._leaf)
-            except spawn.SpawnError as error:
-                self._refused = error
-                self._status = 0, {}, time.time()
-                self._loop.after(0, self._finish)
-                return
+        try:
+            self.leader = self._start_at_once()
+        except spawn.SpawnError as error:
+            self._refused = error
+            self._status = 0, {}, time.time()
+            self._loop.after(0, self._finish)
+            return
+        if self.leader >= 0:
             self._loop.after(0, self._born)
         else:
             enter = self._leaf.join if self._leaf else _stay
             self.leader, self._news = spawn.spawn(self._launch, enter)
             self._loop.watch(self._news, READ, self._read_news)
         self._children.watch(self.leader, self._waited)
+
+    def _start_at_once(self) -> int:
+        """A leader that runs already; -1 where it must be forked and waited for."""
+        forking = self._launch.forking
+        if forking is not None and (pid := forking.start(self._launch, self._leaf)) >= 0:
+            return pid
+        if self._quick.suits(self._launch, self._leaf):
+            return self._quick.spawn(self._launch, self._leaf)
+        return -1
 
     def signal(self, signum: int, target: str = "group") -> None:
         """To the leader's group, or to whatever is in the foreground of the job's terminal."""

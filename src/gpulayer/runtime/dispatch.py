@@ -208,7 +208,7 @@ class Dispatch:
         def answer() -> None:
             refused = task.refusal
             reply = {"ok": True, "pid": task.pid} if refused is None else {"error": refused}
-            peer.send_json({"seq": request.get("seq"), **reply})
+            peer.send_json({"seq": request.get("seq"), **reply, **task.told})
 
         task.waiting.append(answer)
         self._follow(task, peer, request)

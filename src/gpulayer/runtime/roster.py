@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
     from gpulayer.runtime.attaches import Attach
     from gpulayer.runtime.loop import Loop
+    from gpulayer.runtime.zygote_keys import Bounds
+    from gpulayer.runtime.zygotes import Zygotes
 
 
 class Roster:
@@ -39,6 +41,7 @@ class Roster:
         leaves: str | None,
         clock: Callable[[], float],
         changed: Callable[[], object],
+        zygotes: Bounds,
     ) -> None:
         self._loop = loop
         self._journal = journal
@@ -53,6 +56,9 @@ class Roster:
         self._orphans: list[Task] = []
         self.quick = Quick(cgroup.open_own_list(leaves) if leaves else -1)
         self.children = Children(others=self._end_strays)
+        self._bounds = zygotes
+        self.zygotes: Zygotes | None = None
+        """Loaded with the first task that may be forked."""
 
     @property
     def containment(self) -> str:
@@ -114,6 +120,8 @@ class Roster:
                 self._ended,
                 self._orphans.append,
             )
+            if "warm" in request and self._leaves is not None:
+                task.zygotes = self._zygotes_now(self._leaves)
             task.begin(envelope, attach, leaf)
         except Exception as error:
             if leaf is not None:
@@ -141,6 +149,8 @@ class Roster:
         return True
 
     def close(self) -> None:
+        if self.zygotes is not None:
+            self.zygotes.close()
         self.quick.close()
         if self._leaves is not None:
             try:
@@ -150,6 +160,14 @@ class Roster:
 
     def _stem_of(self, task_id: str) -> str:
         return os.path.join(self._folder, task_id)
+
+    def _zygotes_now(self, leaves: str) -> Zygotes:
+        if self.zygotes is None:
+            from gpulayer.runtime.zygotes import Zygotes
+
+            given = self._loop, self.children, leaves, self.quick.mounts, self._bounds
+            self.zygotes = Zygotes(*given)
+        return self.zygotes
 
     def _ended(self, task: Task | PastTask) -> None:
         self.running.pop(task.task_id, None)

@@ -93,6 +93,7 @@ _TASK = {
     "pipes": [{"path": str, "stream": Below(5), "rank": Below(1 << 16)}],
     "redact": [[str]],
     "unbuffered": bool,
+    "warm": {"preload": [str], "sys_path": [str], "in_place": bool},
 }
 _TAIL = {"seq": int, "offset": Below(LARGEST), "max_bytes": Below(LARGEST)}
 _COMMON = {"op": str, "seq": int, "task_id": str}

@@ -3,7 +3,8 @@
 Plain code in the child of a process with one thread (research: `Popen` can't set limits in time,
 a shell in between loses variables). The child looks for the folder and the command itself, so a
 hung file system never holds the supervisor; it says what went wrong over a pipe that closes at
-exec (fork(2), execve(2), credentials(7), setrlimit(2)).
+exec (fork(2), execve(2), credentials(7), setrlimit(2)). That the child does all this
+makes this longer than others.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from typing import Any, NoReturn
 
+    from gpulayer.runtime.zygotes import Forking
 # `_signal` beside `signal`: the public calls make an enum of every number, 0.3 ms a fork.
 
 SHELL = b"/bin/sh"
@@ -36,8 +38,9 @@ class Launch:
     """All that the child needs. The descriptors stay the caller's and must be 3 or higher."""
 
     __slots__ = (
-        "affinity", "argv", "argv0", "controls", "cwd", "cwd_id", "environ", "has_container",
-        "ignored", "leads", "nice", "rlimits", "stderr", "stdin", "stdout", "umask",
+        "affinity", "argv", "argv0", "controls", "cwd", "cwd_id", "environ", "forking",
+        "has_container", "ignored", "leads", "nice", "rlimits", "stderr", "stdin", "stdout",
+        "umask",
     )  # fmt: skip
 
     def __init__(
@@ -62,6 +65,8 @@ class Launch:
         The parent must then lead the session that this terminal controls."""
         self.leads = -1
         """A terminal that shall control the session of its own."""
+        self.forking: Forking | None = None
+        """How it may be forked from a process that has imported already."""
 
 
 class SpawnError(Exception):

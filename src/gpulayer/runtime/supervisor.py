@@ -17,8 +17,9 @@ The protocol (frames: `gpulayer.runtime.frames`). Requests are `{"op", "seq", ..
               {"event": "started" | "stopped" | "continued" | "flags" | "exited"} and frames 1, 2
               and T, and may send I frames and, with no answer, `signal`, `winsize`, `closed`,
               `kill`. Closing it is to detach.
-    start     task, tail? {seq, offset, max_bytes} -> pid; and what `tail` answers, under its own
-              seq. Twice-safe by task_id. Errors: envelope-lost, folder-gone, not-found,
+    start     task, tail? {seq, offset, max_bytes} -> pid, and `cold` of a task that says `warm`
+              (why it was not forked, or nothing); and what `tail` answers, under its own seq.
+              Twice-safe by task_id. Errors: envelope-lost, folder-gone, not-found,
               not-executable, spawn-failed; their "exit" is the record a client was shown.
     cancel    task_id, mode "int" | "term" | "kill", grace_seconds, reason? Twice-safe.
     lease     until {task_id: boot time}: these end then, reason worker_lost, unless it is said
@@ -59,6 +60,7 @@ from gpulayer.runtime.loop import READ, Loop
 from gpulayer.runtime.peers import Listener
 from gpulayer.runtime.roster import Roster
 from gpulayer.runtime.spawn import withstand
+from gpulayer.runtime.zygote_keys import IDLE_SECONDS, Bounds, most_bytes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -75,7 +77,7 @@ LOG_BYTES = 256 << 10
 
 class Settings:
     """`--home --runtime --idle-seconds --reattach-seconds --containment auto|keeper|cgroup
-    --ready-fd --owner-fd`.
+    --zygote-seconds --zygote-bytes --ready-fd --owner-fd`.
 
     The owner's descriptor is a pipe: at its end all tasks are ended and the supervisor leaves.
     """
@@ -87,6 +89,10 @@ class Settings:
         self.idle_seconds = float(given.get("--idle-seconds", "60"))
         self.reattach_seconds = float(given.get("--reattach-seconds", REATTACH_SECONDS))
         self.containment = given.get("--containment", "auto")
+        self.zygotes = Bounds(
+            float(given.get("--zygote-seconds", IDLE_SECONDS)),
+            int(given.get("--zygote-bytes", "0")) or most_bytes(),
+        )
         self.ready_fd = int(given.get("--ready-fd", "-1"))
         self.owner_fd = int(given.get("--owner-fd", "-1"))
 
@@ -120,6 +126,7 @@ class Supervisor:
             _leaves(settings),
             time.time,
             self._changed,
+            self._settings.zygotes,
         )
         self._dispatch = Dispatch(
             self._loop,

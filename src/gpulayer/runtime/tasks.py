@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from gpulayer.runtime.processes import Children
     from gpulayer.runtime.quick import Quick
     from gpulayer.runtime.rank_lines import RankLines
+    from gpulayer.runtime.zygotes import Forking, Zygotes
 
 RECORD_SECONDS = 1.0
 """Between two tries to write an end to a disk that refuses it."""
@@ -66,6 +67,9 @@ class Task:
         self._started_at: float | None = None
         self.exit: dict[str, Any] | None = None
         self.refusal: dict[str, Any] | None = None
+        self.zygotes: Zygotes | None = None
+        """Set before `begin` where it may be forked from one."""
+        self._forking: Forking | None = None
         self.waiting: list[Callable[[], object]] = []
         """Called once it is known whether the task's program runs."""
         self._attach: Attach | None = None
@@ -96,6 +100,14 @@ class Task:
     @property
     def body(self) -> Body | Keeper:
         return self._body
+
+    @property
+    def told(self) -> dict[str, Any]:
+        """What its starter hears besides: of one that may be forked, why it was not."""
+        if "warm" not in self._request:
+            return {}
+        why = self._forking.why if self._forking else "nothing here holds a forked process"
+        return {"cold": why}
 
     def begin(
         self, envelope: dict[str, Any], attach: Attach | None, leaf: cgroup.Leaf | None
@@ -200,6 +212,8 @@ class Task:
         launch = launches.launch(self._request, envelope, pipes.environ)
         launch.stdin, launch.stdout, launch.stderr = pipes.job
         launch.controls = pipes.controls
+        if self.zygotes is not None:
+            launch.forking = self._forking = self.zygotes.forking(self._request, launch)
         if leaf is not None and pipes.controls < 0:
             return Body(self._loop, self._children, launch, leaf, self._quick, self._report)
         post = Post(launch, pipes, leaf, self._stem, self._request)

@@ -272,6 +272,7 @@ def _start_message(task: TaskPlan, preparation: Preparation | None) -> dict[str,
         "stdin": task.stdin or ("attach" if attached else "null"),
         "unbuffered": attach_id is None,
         **({"outside": task.outside} if task.outside else {}),
+        **({"warm": task.warm} if task.warm else {}),
         **({"pipes": task.pipes, "rank": segments.LAUNCHER} if task.pipes else {}),
         "log_limit_bytes": LOG_BYTES,
         "note": note_of(assignment)

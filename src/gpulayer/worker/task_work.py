@@ -20,6 +20,7 @@ from gpulayer.worker import events as heard, instructions as say, open_files
 from gpulayer.worker.channel import WorkerChannel
 from gpulayer.worker.checkpoints import Checkpoints
 from gpulayer.worker.slot import preparation_in
+from gpulayer.worker.steps import warm
 from gpulayer.worker.steps.hiding import Clean
 from gpulayer.worker.steps.plan import Watch
 from gpulayer.worker.supervisor_link import Answered, SupervisorGone, SupervisorLink, answer
@@ -197,7 +198,8 @@ class TaskWork:
             self._refused(order, error)
         else:
             task_id = order.assignment.task_id
-            known = (note.get("rendezvous"), preparation_in(note))
+            told = warm.told(preparation_in(note), order.assignment.spec, reply)
+            known = (note.get("rendezvous"), told)
             self._post(heard.TaskStarted(task_id, order.number, self._clock.now(), *known))
 
     def _refused(self, order: say.Run, error: Exception) -> None:

@@ -76,6 +76,8 @@ class TaskPlan:
     """Step -> what it came to, for people."""
     pipes: list[dict[str, Any]] = field(default_factory=list)
     """Named pipes of ranks: path, stream, rank."""
+    warm: dict[str, Any] | None = None
+    """From which Python that has imported already it may be forked: see `runtime.zygotes`."""
     rendezvous: dict[str, Any] | None = None
     """Of node 0 of a gang: where the others find it."""
     redact: list[tuple[str, str]] = field(default_factory=list)

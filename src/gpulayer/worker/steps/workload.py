@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 
-from gpulayer.worker.steps import plan, ranks
+from gpulayer.worker.steps import plan, ranks, warm
 from gpulayer.worker.steps.plan import TaskPlan
 
 RESULT_BYTES = 1 << 20
@@ -35,6 +35,7 @@ def choose(task: TaskPlan) -> None:
             plan.call_file(task.folder),
             plan.result_file(task.folder),
         ]
+        warm.choose(task, _places(task), in_place=not _is_elsewhere(task))
     else:
         task.argv = list(task.workload["command"])
         if task.image is not None:
@@ -63,6 +64,13 @@ def _launch(task: TaskPlan, python: str) -> None:
         ranks.lay(task, python, program, results=False)
 
 
+def _places(task: TaskPlan) -> list[str]:
+    """Where the function's module is looked for first."""
+    origin = task.assignment.origin
+    where = origin.get("function") or {}
+    return list(where.get("sys_path") or [origin.get("cwd") or "."])
+
+
 def _is_elsewhere(task: TaskPlan) -> bool:
     """Whether it runs in a workspace: paths of the machine that it comes from mean nothing."""
     return not task.here or bool(task.workload.get("source"))
@@ -72,7 +80,7 @@ def _write_call(task: TaskPlan, entrypoint: str, args: object, kwargs: object) -
     module, _, function = entrypoint.partition(":")
     origin = task.assignment.origin
     where = origin.get("function") or {}
-    paths, file = where.get("sys_path") or [origin.get("cwd") or "."], where.get("file")
+    paths, file = _places(task), where.get("file")
     if _is_elsewhere(task):  # what the origin says is meant inside the bundle
         workspace = plan.workspace(task.folder)
         paths, file = [workspace], file and os.path.join(workspace, file)
