@@ -72,14 +72,12 @@ class Agent:
             return float("inf")
         session = self._session
         times = [session.begins_at, session.gives_up_at]
-        if session.registered and session.report is None:
-            times.append(self._report_due())
-        for slot in self.slots.all:
-            if session.registered and slot.log.waits:
-                times.append(slot.log.due)
-            if slot.may_lapse:
-                times.append(self._lapses_at(slot))
-        return min(times)
+        if session.registered:
+            times += [slot.log.due for slot in self.slots.all if slot.log.waits]
+            if session.report is None:
+                times.append(self._report_due())
+        may_lapse = [slot.authorised_at for slot in self.slots.all if slot.may_lapse]
+        return min(*times, min(may_lapse, default=float("inf")) + session.authority)
 
     # --- what is heard ----------------------------------------------------------------------
 
@@ -258,8 +256,9 @@ class Agent:
 
     def _next(self, now: float) -> list[say.Instruction]:
         out: list[say.Instruction] = []
+        authority = self._session.authority
         for slot in self.slots.all:
-            if slot.may_lapse and now >= self._lapses_at(slot):
+            if now >= slot.authorised_at + authority and slot.may_lapse:
                 out += self.slots.lapse(slot)
             if slot.silent and slot.exit is not None:
                 out += self._gone(slot, now)

@@ -26,9 +26,9 @@ def due(slots: Slots, again_after: float) -> float:
     times = [float("inf")]
     waits = END_NEWS_SECONDS if slots.has_followers else float("-inf")
     for slot in slots.all:
-        if slot.silent:
+        if slot.silent or slot.phase == "waiting":
             continue
-        if slot.ended:
+        if slot.exit is not None and slot.ended:
             sent = slot.exit_sent
             times.append(slot.ended_seen + waits if sent is None else sent + again_after)
         elif _has_start(slot):
