@@ -11,7 +11,7 @@ import pytest
 from tests.e2e.test_environments import Terminal, base, packages, terminal
 from tests.support.packages import BasePython
 from tests.support.served import Served
-from tests.unit.worker.test_own_packages import UV_BUILD, project, workspace
+from tests.unit.worker.test_own_packages import UV, UV_BUILD, project, workspace
 
 pytestmark = pytest.mark.e2e
 
@@ -23,7 +23,7 @@ SAID = "theirs lib-a mine "
 @pytest.fixture
 def locked(terminal: Terminal) -> Terminal:
     workspace(terminal.work)
-    subprocess.run(["uv", "lock", "--quiet"], cwd=terminal.work, env=terminal.environ, check=True)
+    subprocess.run([UV, "lock", "--quiet"], cwd=terminal.work, env=terminal.environ, check=True)
     return terminal
 
 
@@ -51,7 +51,7 @@ def test_a_package_outside_of_what_is_sent_is_named(locked: Terminal) -> None:
     inner = locked.work / "inner"
     sources = '[tool.uv.sources]\nmine = {path = "../mine"}\n'
     project(inner, "inner", UV_BUILD, sources, needs='"mine"')
-    subprocess.run(["uv", "lock", "--quiet"], cwd=inner, env=locked.environ, check=True)
+    subprocess.run([UV, "lock", "--quiet"], cwd=inner, env=locked.environ, check=True)
     words = ["-r", "uv.lock", "--", "python", "-c", "import inner, mine; print(mine.name)"]
     locked.work = inner
     assert locked.gpulayer("run", *words).stdout == "mine\n"

@@ -318,6 +318,7 @@ def test_an_errand_is_done_beside_the_tasks_and_answered(bench: Bench) -> None:
     assert (done.errand_id, done.why) == ("e1", "")
     assert done.answer == {
         "environments": [],
+        "images": [],
         "artifacts": {"count": 0, "bytes": 0},
         "workspaces": {"count": 0, "bytes": 0},
     }

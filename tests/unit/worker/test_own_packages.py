@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from uv import find_uv_bin
 
 from gpulayer.errors import PreparationError
 from gpulayer.worker.environments.packages import VARIABLE, Local, project_of
@@ -18,6 +19,7 @@ from tests.unit.worker.preparing import Terminal, prepare, runner_of
 from tests.unit.worker.test_environment_files import lock, provide, refusal
 from tests.unit.worker.test_environments import Bench, base, bench, by_uv, has, packages, versions
 
+UV = find_uv_bin()
 UV_BUILD = '[build-system]\nrequires = ["uv_build"]\nbuild-backend = "uv_build"\n'
 
 
@@ -61,7 +63,7 @@ def test_a_project_and_what_lies_beside_it_are_used_from_their_folders(
     work = tmp_path / "p"
     workspace(work)
     uv = dict(packages.environ)
-    subprocess.run(["uv", "lock", "--quiet"], cwd=work, env=uv, check=True)
+    subprocess.run([UV, "lock", "--quiet"], cwd=work, env=uv, check=True)
     start = started(tmp_path / "tasks", work, "uv.lock")
     show = "import theirs, lib_a, mine; from importlib.metadata import version as v; "
     show += "print(theirs.__file__, lib_a.__file__, mine.__file__, v('theirs'), v('lib-a'))"
@@ -199,7 +201,7 @@ def test_a_package_from_git_is_for_the_worker_to_allow(
     by_uv.environ = {**by_uv.environ, "GPULAYER_REQUIREMENT_LINES": "any"}
     ready = provide(by_uv, by_git, "uv.lock")
     assert versions(ready, "gitlib", "gamma", "alpha") == ["1.0", "1.0", "2.0"]
-    pylock = ["uv", "export", "-q", "--frozen", "--offline", "--format", "pylock.toml"]
+    pylock = [UV, "export", "-q", "--frozen", "--offline", "--format", "pylock.toml"]
     subprocess.run([*pylock, "-o", "pylock.toml"], cwd=by_git, check=True, env=by_uv.environ)
     assert versions(provide(by_uv, by_git, "pylock.toml", task="t2"), "gitlib") == ["1.0"]
 
