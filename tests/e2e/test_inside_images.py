@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -117,8 +118,11 @@ def test_a_shell_takes_lines(place: Here, job: str) -> None:
 
 def test_a_port_of_the_container_is_reached(place: Here, engine: Engine) -> None:
     """It has the machine's network."""
-    job = running(place, engine, "echo $$ > pid; exec httpd -f -p 127.0.0.1:39175 -h .")
-    with place.begun("forward", job, "39175:0", stdout=subprocess.PIPE) as forward:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    job = running(place, engine, f"echo $$ > pid; exec httpd -f -p 127.0.0.1:{port} -h .")
+    with place.begun("forward", job, f"{port}:0", stdout=subprocess.PIPE) as forward:
         assert forward.stdout is not None
         address = forward.stdout.readline().decode().strip()
         (place.home.work / "page").write_text("from inside")

@@ -19,6 +19,10 @@ def draw_short_plan(engine: Engine) -> Plan:
     return _drawn(engine, (0.0, 0.01, 0.1, 2.0, 20.0))
 
 
+def draw_long_plan(engine: Engine) -> Plan:
+    return Plan(engine.rng.uniform(60.0, 200.0), 0, (), False)
+
+
 def _drawn(engine: Engine, means: tuple[float, ...]) -> Plan:
     rng = engine.rng
     seconds = engine.soon(rng.choice(means))

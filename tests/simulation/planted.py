@@ -200,8 +200,14 @@ BUGS = (
     Bug("cancel ignores the task", Parts(CancelIgnoresTheTask)),
     Bug("one attempt too many", Parts(OneAttemptTooMany)),
     Bug("no fresh lease", Parts(NoFreshLease, faults=drawn_with(**PLANE_ALONE), workers=(2,))),
-    Bug("no lease", Parts(agent=NoLease, faults=drawn_with(**CUTS_ALONE), workers=(2,))),
-    Bug("hasty start", Parts(agent=Hasty, faults=drawn_with(**CUTS_OFTEN), workers=(1,))),
+    Bug(
+        "no lease",
+        Parts(agent=NoLease, faults=drawn_with(**CUTS_ALONE), workers=(2,), lasting=True),
+    ),
+    Bug(
+        "hasty start",
+        Parts(agent=Hasty, faults=drawn_with(**CUTS_OFTEN), workers=(1,), lasting=True),
+    ),
     Bug("any answer", Parts(agent=AnyAnswer, faults=drawn_with(**SLOW_ALONE, double=0.3))),
     Bug("no memory of the done", Parts(agent=NoMemoryOfTheDone, faults=drawn_with(**SLOW_ALONE))),
     Bug("end before log", Parts(agent=EndBeforeLog)),

@@ -213,7 +213,10 @@ BUGS_AFAR = (
         "an acquire renews",
         Parts(agent=AcquireRenews, faults=drawn_with(**CUTS_ALONE), workers=(2,)),
     ),
-    Bug("hasty plane", Parts(HastyPlane, faults=drawn_with(**CUTS_ALONE), workers=(2,))),
+    Bug(
+        "hasty plane",
+        Parts(HastyPlane, faults=drawn_with(**CUTS_ALONE), workers=(2,), lasting=True),
+    ),
     Bug("lease by the wall", Parts(LeaseByTheWall, faults=drawn_with(wall_jump=10.0))),
     Bug(
         "nobody else holds the lease",
@@ -221,6 +224,7 @@ BUGS_AFAR = (
             agent=NobodyElseHoldsTheLease,
             faults=drawn_with(**STOPS_ALONE),
             workers=(2,),
+            lasting=True,
         ),
     ),
     Bug(

@@ -32,6 +32,7 @@ class Clients:
     crowded: bool = False
     arrays: bool = False
     """Two of three commands are arrays."""
+    lasting: bool = False
     accepted: dict[str, str] = field(default_factory=dict)
     asked: dict[str, dict[str, Any]] = field(default_factory=dict)
     """key -> spec"""
@@ -122,6 +123,8 @@ class Clients:
         rng = self.engine.rng
         if self.crowded:
             return self._small(number)
+        if self.lasting:
+            return self._small(number) | {"retry": {"max_attempts": 3}}
         spec: dict[str, Any] = {
             "name": f"job{number}",
             "workload": {"kind": "command", "command": ["work", str(number)]},

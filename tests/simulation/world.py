@@ -14,6 +14,7 @@ from gpulayer.worker.agent import Agent
 from tests.simulation.drawn import (
     draw_capabilities,
     draw_for_a_crowd,
+    draw_long_plan,
     draw_plan,
     draw_short_plan,
 )
@@ -46,6 +47,8 @@ class Parts:
     """Many jobs of few sizes at once, so that some are sent ahead of their room all the time."""
     arrays: bool = False
     """Two of three commands are arrays."""
+    lasting: bool = False
+    """A few long jobs that may all be given out again: long enough for a lease to run out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,19 +96,22 @@ class World:
         self.network = Network(engine, self.host)
         self.network.faults = self.faults
         plan = draw_short_plan if parts.crowded else draw_plan
+        plan = draw_long_plan if parts.lasting else plan
         draw = draw_for_a_crowd if parts.crowded else draw_capabilities
         seams = (engine, self.network, self.host, self.physics)
         names = [f"w{number}" for number in range(rng.choice(parts.workers))]
         self.workers = [Worker(name, *seams, parts.agent, plan, draw=draw) for name in names]
         gpus = any(len(worker.capabilities.gpus or ()) == 2 for worker in self.workers)
         nodes = min(len(names), 3)
-        kinds = (parts.saves, parts.crowded, parts.arrays)
+        kinds = (parts.saves, parts.crowded, parts.arrays, parts.lasting)
         self.clients = Clients(engine, self.network, self.host, gpus, nodes, *kinds)
         self.invariants = Invariants(engine, self.host, self.clients, self.workers, self.physics)
 
     def play(self) -> None:
         if self._parts.crowded:
             self.clients.plan(self.engine.rng.randrange(20, 50), CHAOS_SECONDS * 0.3)
+        elif self._parts.lasting:
+            self.clients.plan(self.engine.rng.randrange(1, 4), CHAOS_SECONDS * 0.1)
         else:
             self.clients.plan(self.engine.rng.randrange(4, 14), CHAOS_SECONDS * 0.8)
         self._plan_faults()

@@ -58,7 +58,8 @@ def followed(
             report = attachment.relay(
                 wire, job["id"], in_ranks=in_ranks or in_elements, in_elements=in_elements
             )
-    if report.outcome != "left" and (is_talking or report.exit_code in OURS):
+    is_told = is_talking or report.exit_code in OURS or (in_elements and report.exit_code)
+    if report.outcome != "left" and is_told:
         tell_end(wire, job["id"], report, is_talking)
     if get and report.outcome != "left":
         carry.bring(wire, job["id"], get)

@@ -68,9 +68,9 @@ def row(job: Mapping[str, Any], now: float, numbers: Mapping[str, str] = {}) -> 
 
 
 def ended_of(job: Mapping[str, Any]) -> str:
-    """` 7/10` of an array: how many of its elements have ended."""
+    """` 7/10` of an array that has not: how many of its elements have ended."""
     array = job.get("array")
-    if not array:
+    if not array or job["finished_at"] is not None:
         return ""
     left = array["waiting"] + array["running"]
     return f" {array['elements'] - left}/{array['elements']}"

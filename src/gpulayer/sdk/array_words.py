@@ -112,6 +112,8 @@ def _lines(name: str) -> list[str]:
         ) from None
     if lines[-1] == b"":
         lines.pop()
+    if not lines:
+        raise UsageError("usage", f"--each-line: {name} has no lines", hint=f"ls -l {name}")
     return [_line(name, number, line) for number, line in enumerate(lines, 1)]
 
 

@@ -154,6 +154,8 @@ def _what(slug: str, job: Mapping[str, Any], reported: Mapping[str, Any]) -> str
         return f"returned what cannot travel: {message}"
     if job.get("reason") == "exited":
         return f"ended with exit code {job.get('exit_code')}{where}"
+    if job.get("array"):
+        return f"has failed: {message}"
     return f"could not run: {message}" if message else f"{job['state']}{where}"
 
 

@@ -76,8 +76,8 @@ class Agent:
             times += [slot.log.due for slot in self.slots.all if slot.log.waits]
             if session.report is None:
                 times.append(self._report_due())
-        may_lapse = [slot.authorised_at for slot in self.slots.all if slot.may_lapse]
-        return min(*times, min(may_lapse, default=float("inf")) + session.authority)
+        times += [self._lapses_at(slot) for slot in self.slots.all if slot.may_lapse]
+        return min(times)
 
     # --- what is heard ----------------------------------------------------------------------
 
@@ -256,9 +256,8 @@ class Agent:
 
     def _next(self, now: float) -> list[say.Instruction]:
         out: list[say.Instruction] = []
-        authority = self._session.authority
         for slot in self.slots.all:
-            if now >= slot.authorised_at + authority and slot.may_lapse:
+            if slot.may_lapse and now >= self._lapses_at(slot):
                 out += self.slots.lapse(slot)
             if slot.silent and slot.exit is not None:
                 out += self._gone(slot, now)

@@ -148,7 +148,7 @@ def close(job: Job, progress: Progress, now: float, **values: Any) -> Changes:
         after, reason = JobState.FAILED, job.cancel_reason or Reason.ELEMENTS_FAILED
         message = f"{bad} of {job.elements} elements failed"
         if reason is Reason.MAX_FAILURES:
-            message += f", and {progress.max_failures} may"
+            message += f"; no more than {progress.max_failures} may"
     return Changes(progress=(progress,)) + jobs_rules.end_job(
         job,
         after,
@@ -231,7 +231,7 @@ def _stop(job: Job, progress: Progress, now: float) -> tuple[Changes, Job, Progr
         "cancel_reason": Reason.MAX_FAILURES,
     }
     bad = progress.failed + progress.timed_out
-    message = f"{bad} elements have failed, and {progress.max_failures} may: no more is begun"
+    message = f"{bad} elements have failed, no more than {progress.max_failures} may: none is begun"
     note = note_on_job(job, now, "stopping", message=message, **asked)
     return note, _moved(job, **asked), _without_waiting(progress)
 
