@@ -121,7 +121,9 @@ def test_ctrl_c_is_the_commands_affair(place: Place, job: str) -> None:
 
 
 def test_a_terminal_is_given_on_demand_and_follows_this_one(place: Place, job: str) -> None:
-    script = "stty size; tty >/dev/null && echo $TERM; read x; stty size; exit 5"
+    # Keys and a new size come by two roads: which of them is first is not told.
+    has_changed = 'until [ "$(stty size)" = "41 90" ]; do sleep 0.05; done'
+    script = f"stty size; tty >/dev/null && echo $TERM; read x; {has_changed}; stty size; exit 5"
     with person(place, "exec", "-it", job, "--", "sh", "-c", script, rows=31, cols=101) as ada:
         before = ada.modes()
         ada.sees("31 101")

@@ -145,9 +145,12 @@ class Checkpoints:
         always: frozenset[str] | None = None
         wait = 0.0
         while not self._is_over(folder, wait):
-            wait = min(2.0, max(wait * 1.5, pause / 4))
+            began = self._clock.monotonic()
             seen = cut.look(folder.path, folder.logs)
             at = (self._clock.now(), self._clock.boottime())
+            # Between two replacements there is little time: that is tried often.
+            grown = wait * 1.5 if began < hasty_at else self._clock.monotonic() - began
+            wait = min(2.0, max(grown, pause / 4))
             if seen == folder.kept or seen.is_empty:
                 return
             busy = self._written(folder, seen)
