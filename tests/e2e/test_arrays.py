@@ -48,7 +48,8 @@ def test_a_range_runs_once_for_each_index_and_fails_with_those_that_did(home: Lo
     assert (found["array"]["succeeded"], found["state"]) == (3, "failed")
     assert gpulayer(home, "logs", "--index", "3").stdout == "3 3\n"
     assert "3 succeeded, 1 failed" in gpulayer(home, "status").stdout
-    assert "failed 4/4" in gpulayer(home, "ps", "-a", "-n", "1").stdout
+    assert "1 of 4 elements failed" in done.stderr
+    assert "1 of 4 elements failed" in gpulayer(home, "ps", "-a", "-n", "1").stdout
     assert gpulayer(home, "logs", "--index", "4").returncode == 3
 
 

@@ -116,12 +116,18 @@ def test_a_shell_takes_lines(place: Here, job: str) -> None:
     assert (done.stdout, done.returncode) == (f"42 {job}\n".encode(), 9)
 
 
+def _is_open(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
 def test_a_port_of_the_container_is_reached(place: Here, engine: Engine) -> None:
     """It has the machine's network."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     job = running(place, engine, f"echo $$ > pid; exec httpd -f -p 127.0.0.1:{port} -h .")
+    place.home.until(lambda: _is_open(port))
     with place.begun("forward", job, f"{port}:0", stdout=subprocess.PIPE) as forward:
         assert forward.stdout is not None
         address = forward.stdout.readline().decode().strip()
