@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from gpulayer.sdk.waiting import look_again
-from tests.support.engines import ENGINES, Docker, Engine, Podman
+from tests.support.engines import ENGINES, Docker, Engine, Podman, free_port
 from tests.support.inside import GPULAYER, Here
 from tests.support.local_home import SECONDS, slay
 from tests.support.person import Person
@@ -123,9 +123,7 @@ def _is_open(port: int) -> bool:
 
 def test_a_port_of_the_container_is_reached(place: Here, engine: Engine) -> None:
     """It has the machine's network."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     job = running(place, engine, f"echo $$ > pid; exec httpd -f -p 127.0.0.1:{port} -h .")
     place.home.until(lambda: _is_open(port))
     with place.begun("forward", job, f"{port}:0", stdout=subprocess.PIPE) as forward:

@@ -197,15 +197,19 @@ class Docker(Engine):
 ENGINES: Mapping[str, type[Podman] | type[Docker]] = {"podman": Podman, "docker": Docker}
 
 
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
 class Registry:
     """docker-registry on a port of its own; its blobs are files that a test may spoil."""
 
     def __init__(self, folder: Path) -> None:
         require("docker-registry")
         self.folder = folder
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.address = f"127.0.0.1:{probe.getsockname()[1]}"
+        self.address = f"127.0.0.1:{free_port()}"
         settings = {
             "version": 0.1,
             "storage": {"filesystem": {"rootdirectory": str(folder / "blobs")}},

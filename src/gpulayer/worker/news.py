@@ -28,7 +28,7 @@ def due(slots: Slots, again_after: float) -> float:
     for slot in slots.all:
         if slot.silent or slot.phase == "waiting":
             continue
-        if slot.exit is not None and slot.ended:
+        if slot.ended:
             sent = slot.exit_sent
             times.append(slot.ended_seen + waits if sent is None else sent + again_after)
         elif _has_start(slot):

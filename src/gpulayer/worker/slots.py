@@ -65,7 +65,7 @@ class Slots:
     def take_room(self, now: float) -> None:
         """The oldest task that was sent ahead takes the room of one of its size that has ended,
         while the plane has not heard of that: from then on the room is the plane's to give."""
-        left = [slot for slot in self.all if slot.exit is not None and slot.ended]
+        left = [slot for slot in self.all if slot.ended]
         for slot in left:
             slot.ended_seen = min(slot.ended_seen, now)
         left = [slot for slot in left if slot.leaves]
