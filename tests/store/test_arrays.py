@@ -8,8 +8,8 @@ import pytest
 
 from gpulayer.contracts.changes import Changes
 from gpulayer.contracts.elements import ARRAY_END
-from gpulayer.contracts.ids import JobId
-from gpulayer.contracts.records import Chunk, Progress, Result
+from gpulayer.contracts.ids import Digest, JobId
+from gpulayer.contracts.records import Chunk, Output, Progress, Result
 from gpulayer.contracts.states import JobState
 from gpulayer.errors import GPULayerError
 from gpulayer.storage import Store
@@ -115,6 +115,26 @@ def test_a_session_hears_of_the_end_of_an_array_and_not_of_its_elements(store: S
         assert ended == [array.id, plain.id]
         assert [r.index for r in reader.results_after(array.id, -1, 9)] == [0, 1]
         assert [r.index for r in reader.results_after(array.id, 0, 9)] == [1]
+
+
+def test_results_of_elements_are_read_in_the_order_of_their_ends(store: Store) -> None:
+    begin(store)
+    other = submit(store, a_job("plain-1"))[0]
+    ends = [(JOB, 2), (other.id, 0), (JOB, 0), (JOB, ARRAY_END), (JOB, 1)]
+    for job_id, index in ends:
+        result = Result(job_id, index, 1, JobState.SUCCEEDED, 0, value=str(index))
+        left = Output(job_id, index, f"out-{index}", Digest(f"{index + 1:064x}"), 1)
+        assert apply(store, Changes(results=(result,), outputs=(left,)))
+    with store.read() as reader:
+        found = reader.results_by_end(JOB, 0, 9)
+        assert [(result.index, result.value) for _, result in found] == [
+            (2, "2"),
+            (0, "0"),
+            (1, "1"),
+        ]
+        assert [result.index for _, result in reader.results_by_end(JOB, found[0][0], 1)] == [0]
+        assert reader.results_by_end(JOB, reader.last_end(), 9) == []
+        assert [output.path for output in reader.outputs_of(JOB, 2)] == ["out-2"]
 
 
 def test_an_array_goes_with_its_job(store: Store) -> None:

@@ -126,12 +126,18 @@ COMPONENTS: Mapping[str, Mapping[str, str]] = {
         "data": _OBJECT,
     },
     "Story": {"events": "tuple[Event, ...]", "ended": "bool"},
-    "Elements": {"elements": "tuple[Element, ...]", "next": "int | None"},
+    "Elements": {
+        "elements": "tuple[Element, ...]",
+        "next": "int | None",
+        "ended": "bool",
+        "array": _OBJECT,
+    },
     "Element": {
         "index": "int",
         "state": "str",
         "attempt?": "int",
         "result?": _OBJECT,
+        "files?": "Mapping[str, str]",
     },
     "Verdict": {
         **dict.fromkeys(("worker_id", "worker_name", "fit"), "str"),
@@ -253,7 +259,15 @@ ROUTES: Mapping[str, Shape] = {
     "results": Shape("Ends", query={"session": "str", "after": "int", **_WAIT}),
     "job": Shape("Job", query={"until": "str", **_WAIT}),
     "events": Shape("Story", query={"after": "int", **_WAIT}),
-    "elements": Shape("Elements", query={"state": "str", "after": "int", "limit": "int"}),
+    "elements": Shape(
+        "Elements",
+        query={
+            **dict.fromkeys(("state", "order"), "str"),
+            **dict.fromkeys(("after", "limit", "ended"), "int"),
+            "gather": "float",
+            **_WAIT,
+        },
+    ),
     "decision": Shape("Decision"),
     "logs": Shape("bytes", query={"offset": "str", "index": "int", **_WAIT}),
     "cancel": Shape("Job", "Ending"),

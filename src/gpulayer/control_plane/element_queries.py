@@ -8,7 +8,8 @@ from typing import Any
 from gpulayer.contracts.elements import grid_of
 from gpulayer.contracts.records import Job, Task
 from gpulayer.contracts.states import TERMINAL_JOB_STATES
-from gpulayer.control_plane import array_log, array_views
+from gpulayer.control_plane import array_log, element_pages
+from gpulayer.control_plane.element_pages import Wanted
 from gpulayer.control_plane.lifecycle.jobs import log_removal
 from gpulayer.control_plane.log_parts import LogPart, offsets_of, removed
 from gpulayer.control_plane.ports import Logs, Reader
@@ -23,12 +24,10 @@ class ElementQueries:
         self._logs = logs
         self._is_written = is_written
 
-    def page(
-        self, reader: Reader, job: Job, state: str | None, after: int, limit: int
-    ) -> dict[str, Any]:
-        """See `array_views.element_page`. Raises `usage` for a job that is no array."""
+    def page(self, reader: Reader, job: Job, wanted: Wanted) -> dict[str, Any]:
+        """See `element_pages.page`. Raises `usage` for a job that is no array."""
         _require_array(job)
-        return array_views.element_page(reader, job, state, after, limit)
+        return element_pages.page(reader, job, wanted)
 
     def log(self, reader: Reader, job: Job, index: int | None, cursor: str, limit: int) -> LogPart:
         """Of one element, its attempts one after another; of all (None), whole records in turn."""

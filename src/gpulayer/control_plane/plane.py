@@ -27,6 +27,7 @@ from gpulayer.control_plane.assignments import Assignments
 from gpulayer.control_plane.checkpoints import Checkpoints
 from gpulayer.control_plane.dispatch import Dispatcher, Pass
 from gpulayer.control_plane.election import Election
+from gpulayer.control_plane.element_pages import Wanted
 from gpulayer.control_plane.enrolment import Enrolment, Enrolments, Grant
 from gpulayer.control_plane.envelopes import Envelopes
 from gpulayer.control_plane.errands import Asked, Errands
@@ -135,10 +136,9 @@ class ControlPlane:
     def decision(self, selector: str) -> dict[str, Any] | None:
         return self._queries.decision(selector)
 
-    def elements(
-        self, selector: str, *, state: str | None = None, after: int = -1, limit: int = 1_000
-    ) -> dict[str, Any]:
-        return self._queries.elements(selector, state, after, limit)
+    def elements(self, selector: str, **wanted: Any) -> dict[str, Any]:
+        """What is `wanted` of them: see `element_pages.Wanted`."""
+        return self._queries.elements(selector, Wanted(**wanted))
 
     def log(
         self, selector: str, cursor: str = "", limit: int = 1 << 20, index: int | None = None

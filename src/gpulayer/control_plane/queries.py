@@ -17,6 +17,7 @@ from gpulayer.contracts.states import (
     TaskState,
 )
 from gpulayer.control_plane import array_views, views
+from gpulayer.control_plane.element_pages import Wanted
 from gpulayer.control_plane.element_queries import ElementQueries
 from gpulayer.control_plane.lifecycle import gangs
 from gpulayer.control_plane.lifecycle.jobs import log_removal
@@ -98,10 +99,10 @@ class Queries:
             stored = reader.stored_decision(find_job(reader, selector).id)
             return None if stored is None else views.decision_json(stored)
 
-    def elements(self, selector: str, state: str | None, after: int, limit: int) -> dict[str, Any]:
+    def elements(self, selector: str, wanted: Wanted) -> dict[str, Any]:
         """A page of those of an array."""
         with self._ports.store.read() as reader:
-            return self._elements.page(reader, find_job(reader, selector), state, after, limit)
+            return self._elements.page(reader, find_job(reader, selector), wanted)
 
     def log(self, selector: str, cursor: str, limit: int, index: int | None = None) -> LogPart:
         """A job's attempts one after another, from a cursor that stays good as it grows: empty, or

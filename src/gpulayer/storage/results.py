@@ -21,6 +21,15 @@ _RESULTS_AFTER = (
     f'SELECT {RESULTS.columns} FROM results WHERE job_id = ? AND "index" > ?'
     ' ORDER BY "index" LIMIT ?'
 )
+_RESULTS_BY_END = (
+    f"SELECT seq, {RESULTS.columns} FROM results"
+    " WHERE job_id || '' = ? AND seq > ? AND \"index\" >= 0 ORDER BY seq LIMIT ?"
+)
+"""The text that is joined to it keeps the database to the order of `seq`: by the index of jobs it
+would sort all results of an array for each page."""
+_OUTPUTS_OF = (
+    f'SELECT {OUTPUTS.columns} FROM outputs WHERE job_id = ? AND "index" = ? ORDER BY path'
+)
 _OUTPUTS = f'SELECT {OUTPUTS.columns} FROM outputs WHERE job_id = ? ORDER BY "index", path'
 _LAST_END = "SELECT coalesce(max(seq), 0) FROM results"
 _ENDED_OF = (
@@ -44,6 +53,16 @@ class ResultReads(CheckpointReads):
     def results_after(self, job_id: JobId, index: int, limit: int) -> list[Result]:
         """The same from behind an index on."""
         return [RESULTS.record(row) for row in self._all(_RESULTS_AFTER, job_id, index, limit)]
+
+    def results_by_end(self, job_id: JobId, after: int, limit: int) -> list[tuple[int, Result]]:
+        """Those of elements in the order of their ends, with the numbers of these, from behind the
+        end of that number on."""
+        rows = self._all(_RESULTS_BY_END, job_id, after, limit)
+        return [(seq, RESULTS.record(row)) for seq, *row in rows]
+
+    def outputs_of(self, job_id: JobId, index: int) -> list[Output]:
+        """Of one element, by path."""
+        return [OUTPUTS.record(row) for row in self._all(_OUTPUTS_OF, job_id, index)]
 
     def outputs(self, job_id: JobId) -> list[Output]:
         """By element, then path."""
