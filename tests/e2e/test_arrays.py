@@ -68,6 +68,8 @@ def test_lines_and_combinations(home: LocalHome) -> None:
     (home.work / "lines").write_text("one\ntwo words\n")
     done = gpulayer(home, "run", "--each-line", "lines", "--", "printf", "[%s]\\n")
     assert sorted(done.stdout.splitlines()) == ["[one]", "[two words]"]
+    piped = f"printf 'a\\nb\\n' | {sys.executable} -m gpulayer run --each-line - -- echo got"
+    assert sorted(home.typed("sh", "-c", piped).stdout.split(b"\n")) == [b"", b"got a", b"got b"]
     words = [
         "--matrix",
         "lr=0.1,0.01",

@@ -7,6 +7,7 @@ import os
 import shlex
 import sys
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import click
@@ -165,12 +166,20 @@ def _unknown_option(error: click.NoSuchOption, path: str, asked: Asked) -> GPULa
         near[0] + word.removeprefix(name) if near and word.partition("=")[0] == name else word
         for word in asked.words
     ]
+    whole = near and not _lacks_its_value(error.ctx, near[0], mended)
     return UsageError(
         "usage",
         f"{path} has no option {name}",
         why=f"did you mean {near[0]}?" if near else "",
-        hint=[*([shlex.join(["gpulayer", *mended])] if near else []), f"{path} --help"],
+        hint=[*([shlex.join(["gpulayer", *mended])] if whole else []), f"{path} --help"],
     )
+
+
+def _lacks_its_value(ctx: click.Context | None, name: str, words: Sequence[str]) -> bool:
+    """That option takes a value, and there the command begins: no line to offer."""
+    params = ctx.command.params if ctx is not None else ()
+    takes = any(name in one.opts and not getattr(one, "is_flag", False) for one in params)
+    return takes and (name, "--") in pairwise(words)
 
 
 def _internal(error: Exception, asked: Asked) -> GPULayerError:

@@ -62,6 +62,19 @@ It has the folders of the job at their own paths, the machine's network, and the
   admin       invite, create and revoke tokens and workers; gc; go into others' jobs
 A worker may speak for itself alone, and fetch what its own tasks name. Whoever is logged in
 to the server's own machine as its user needs no token there and may do everything.""",
+    "arrays": """One job of many elements: one command or function, over numbers or things.
+  --array 0-99:3%8                indices 0, 3 ... 99, at most 8 at one time
+  --each-line FILE                a line of FILE each, also an empty one; - is standard input
+  gpulayer run CMD ::: a b c      a word each
+  --matrix lr=0.1,0.01 seed=1,2   every pair
+{index}, {item} and the names of a matrix are replaced in the command and in --env; {{ is a
+brace, and any other {word} stays as it is. An item that the command does not name is its last
+word. An element has GPULAYER_ARRAY_INDEX, and GPULAYER_PARAM_NAME for a matrix.
+  gpulayer status JOB             counts, and which have failed
+  gpulayer logs JOB --index 4     what one of them wrote
+  gpulayer get JOB:4/out.txt      a file that it left
+  gpulayer result JOB             what functions returned, a line each
+  gpulayer retry JOB              an array of those that did not succeed""",
     "interrupts": """Ctrl-C in run: SIGINT to the job, TERM after 10 s, then KILL; a second one
 kills at once and waits for the proof; a third leaves. In a terminal that the job
 has for itself Ctrl-C is a key like any other; three within 2 s kill.

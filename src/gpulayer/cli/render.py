@@ -6,6 +6,7 @@ job, a file or a worker is shown through `plain`, so that it cannot command the 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
@@ -52,7 +53,10 @@ def prepare_streams() -> None:
 
 
 def say(text: str) -> None:
-    """One line of talk. A closed stderr is not a reason to fail."""
+    """One line of talk, after the data before it, also where both go into one file. A closed
+    stderr is not a reason to fail; a closed stdout is told when it is flushed at the end."""
+    with contextlib.suppress(OSError, ValueError):
+        sys.stdout.flush()
     try:
         sys.stderr.write(text + "\n")
         sys.stderr.flush()

@@ -46,9 +46,12 @@ def command(job: str, as_json: bool, quiet: bool) -> None:
     elif "value" in result:
         render.data(json.dumps(result["value"], indent=None if quiet else 2))
     else:
+        error = result.get("error") or {}
+        raised = f"{error['type']}: {error['message']}" if error.get("type") else ""
         raise RefusedError(
             "no-result",
             f"{found['id']} {state_words(found)} and returned no value",
+            why=raised,
             hint=f"gpulayer logs {found['id']}",
         )
 

@@ -148,7 +148,8 @@ FLAGS: dict[str, Flag] = {
                       "exit:N.", metavar="REASON", multiple=True, advanced=True),
     "array": _flag("--array", about="Run it once for each index: 0-9, 0-99:3, %8 at most at one "
                    "time.", metavar="RANGE"),
-    "each_line": _flag("--each-line", about="Run it once for each line of a file, {item}.",
+    "each_line": _flag("--each-line", about="Run it once for each line of a file, or of -, its "
+                       "stdin: {item}.",
                        metavar="FILE", advanced=True),
     "matrix": _flag("--matrix", about="Run it once for each combination: lr=0.1,0.01 seed=1,2.",
                     metavar="K=V,V...", multiple=True, advanced=True),

@@ -104,7 +104,7 @@ def range_of(text: str) -> dict[str, Any]:
 
 def _lines(name: str) -> list[str]:
     try:
-        with open(name, "rb") as file:
+        with open(0 if name == "-" else name, "rb", closefd=name != "-") as file:
             lines = file.read().split(b"\n")
     except OSError as error:
         raise NotFoundError(
@@ -113,7 +113,8 @@ def _lines(name: str) -> list[str]:
     if lines[-1] == b"":
         lines.pop()
     if not lines:
-        raise UsageError("usage", f"--each-line: {name} has no lines", hint=f"ls -l {name}")
+        hint = "ls | gpulayer run --each-line - -- echo" if name == "-" else f"ls -l {name}"
+        raise UsageError("usage", f"--each-line: {name} has no lines", hint=hint)
     return [_line(name, number, line) for number, line in enumerate(lines, 1)]
 
 
