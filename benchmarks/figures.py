@@ -20,6 +20,8 @@ class Figure:
     budget: float | None = None
     """What was promised, in the same unit."""
     is_peer: bool = False
+    measure: str = ""
+    """Where the same is measured of others: which of `benchmarks.beside.measures`."""
 
     @property
     def is_met(self) -> bool | None:
