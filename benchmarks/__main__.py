@@ -85,8 +85,9 @@ def _show(figure: Figure) -> None:
     budget = "" if figure.budget is None else f"  budget {figure.budget:g} {figure.unit}"
     mark = {None: " ", True: "+", False: "-"}[figure.is_met]
     kind = "peer" if figure.is_peer else ""
+    name = f"{figure.measure}: {figure.name}" if figure.measure else figure.name
     sys.stdout.write(
-        f"{mark} {figure.name:<52} {figure.value:>10.3f} {figure.unit:<4} n={figure.count:<5}"
+        f"{mark} {name:<52} {figure.value:>10.3f} {figure.unit:<4} n={figure.count:<5}"
         f"{budget} {kind}\n"
     )
     sys.stdout.flush()

@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -145,23 +146,22 @@ def _driven(peer: Peer, folder: Path) -> Iterator[Figure]:
     """What a peer's program tells, line by line; nothing of it is left running."""
     mark = secrets.token_hex(8)
     environ = os.environ | {telling.MARK: mark, "PYTHONPATH": str(HERE)}
-    program = subprocess.Popen(
-        [peer.home(folder) / "bin" / "python", HERE / peer.script, *peer.words], env=environ,
-        text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        start_new_session=True,
-    )  # fmt: skip
-    try:
-        told, complaint = program.communicate(timeout=SECONDS)
-    except subprocess.TimeoutExpired:
-        os.killpg(program.pid, signal.SIGKILL)
-        told, complaint = program.communicate()
-    finally:
-        _sweep(mark)
-    if program.returncode:
-        sys.stdout.write(f"  {peer.name} ended with {program.returncode}: {complaint[-300:]}\n")
-    for line in told.splitlines():
-        if line.startswith('{"measure"'):
-            said = json.loads(line)
+    line = [peer.home(folder) / "bin" / "python", HERE / peer.script, *peer.words]
+    # Files, not pipes: what a peer leaves running would hold those open.
+    with tempfile.TemporaryFile("w+") as told, tempfile.TemporaryFile("w+") as complaint:
+        try:
+            done = subprocess.run(line, env=environ, stdin=subprocess.DEVNULL, stdout=told,
+                                  stderr=complaint, timeout=SECONDS, check=False)  # fmt: skip
+            ended = f"ended with {done.returncode}" if done.returncode else ""
+        except subprocess.TimeoutExpired:
+            ended = f"was ended after {SECONDS} s"
+        finally:
+            _sweep(mark)
+        complaint.seek(0)
+        if ended:
+            sys.stdout.write(f"  {peer.name} {ended}: {complaint.read()[-300:]}\n")
+        told.seek(0)
+        for said in (json.loads(row) for row in told if row.startswith('{"measure"')):
             yield _figure(peer.name, said["measure"], said["value"], said["count"])
 
 
