@@ -194,7 +194,8 @@ class Handlers(Rights, Speaking, Watching, Files, Streaming, Keeping, Elements):
         return Parked((job_topic(job_id),), call.seconds("wait", PARK_SECONDS), look)
 
     def decision(self, call: Call) -> Any:
-        return self._plane.decision(call.path["selector"]) or {}
+        selector = call.path["selector"]
+        return {**(self._plane.decision(selector) or {}), "outlook": self._plane.outlook(selector)}
 
     def logs(self, call: Call) -> Any:
         job_id = self._plane.find(call.path["selector"]).id

@@ -11,6 +11,7 @@ import click
 
 from gpulayer.cli import carry, render
 from gpulayer.cli.flags import server_for, starting_options
+from gpulayer.cli.outlook import show_outlook
 from gpulayer.cli.session import connect_to, options
 from gpulayer.cli.submit import Described, described, line_of, words_of
 from gpulayer.cli.why import show_decision
@@ -68,6 +69,7 @@ def show(
         for name, value in [*facts, *(("sends", line) for line in sends)]:
             render.data(f"{name + ':':<9}{render.plain(value)}")
         show_decision(decision)
+        show_outlook(decision.get("outlook"))
     return int(never)
 
 

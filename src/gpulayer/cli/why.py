@@ -10,6 +10,7 @@ import click
 from gpulayer.api.paths import job_path
 from gpulayer.cli import render
 from gpulayer.cli.outcome import state_words
+from gpulayer.cli.outlook import show_outlook
 from gpulayer.cli.session import connect, options
 
 HEADERS = ("WORKER", "FITS", "CHECK", "NEEDS", "HAS")
@@ -29,6 +30,7 @@ def command(job: str, as_json: bool, quiet: bool) -> None:
     render.paragraph(sentence(found))
     if not quiet:
         show_decision(decision)
+        show_outlook(decision.get("outlook"))
 
 
 def sentence(job: Mapping[str, Any]) -> str:

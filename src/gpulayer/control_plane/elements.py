@@ -30,7 +30,7 @@ def begun(tx: Tx, job: Job) -> tuple[Job, Changes]:
 
 
 def offered(
-    tx: Tx, queue: Sequence[Pending], most: int, now: float
+    tx: Reader, queue: Sequence[Pending], most: int, now: float
 ) -> tuple[tuple[Pending, ...], bool]:
     """The queue, with each array in it as many times as elements of it may be given out, and
     whether there is any array."""
@@ -117,7 +117,7 @@ def progress_of(reader: Reader, job: Job) -> Progress:
     return found
 
 
-def _ready(tx: Tx, progress: Progress, most: int, now: float) -> int:
+def _ready(tx: Reader, progress: Progress, most: int, now: float) -> int:
     if not progress.returned:
         return handing_out.ready(progress, most)
     there = progress.waiting - progress.returned

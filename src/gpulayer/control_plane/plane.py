@@ -136,6 +136,9 @@ class ControlPlane:
     def decision(self, selector: str) -> dict[str, Any] | None:
         return self._queries.decision(selector)
 
+    def outlook(self, selector: str) -> dict[str, Any] | None:
+        return self._foresight.outlook(selector)
+
     def elements(self, selector: str, **wanted: Any) -> dict[str, Any]:
         """What is `wanted` of them: see `element_pages.Wanted`."""
         return self._queries.elements(selector, Wanted(**wanted))

@@ -9,6 +9,7 @@ from typing import Any
 from gpulayer.contracts.decision import Allocation, StoredDecision, WorkerView
 from gpulayer.contracts.records import Event, Job, KeptCheckpoint, Output, Result, Task, Worker
 from gpulayer.contracts.states import Reason, WorkerState
+from gpulayer.control_plane.scheduler.outlook import Outlook
 
 _PRIVATE_ORIGIN = frozenset({"attach_id"})
 
@@ -149,6 +150,23 @@ def decision_json(stored: StoredDecision) -> dict[str, Any]:
         "count": stored.count,
         "first_at": stored.first_at,
         "last_at": stored.last_at,
+    }
+
+
+def outlook_json(outlook: Outlook) -> dict[str, Any]:
+    """When a job may begin and with which changes; times are Unix seconds."""
+    return {
+        "start": outlook.start._asdict(),
+        "suggestions": [
+            {
+                "text": one.text,
+                "set": dict(one.fields),
+                "together": one.together,
+                "workers": list(one.workers),
+                "start": one.start._asdict(),
+            }
+            for one in outlook.suggestions
+        ],
     }
 
 

@@ -338,15 +338,15 @@ def _version(name: str, what: str, spec: str, have: str | None, known: bool) -> 
         return Check(name, Fit.UNKNOWN, need, "not been looked at yet")
     if have is None:
         return Check(name, Fit.NEVER, need, "none", 1.0)
-    meets = _meets(spec, have)
-    if meets is None:
+    met = meets(spec, have)
+    if met is None:
         return Check(name, Fit.UNKNOWN, need, f"{have}, which is no version that can be compared")
-    fit = Fit.YES if meets else Fit.NEVER
+    fit = Fit.YES if met else Fit.NEVER
     return Check(name, fit, need, have, _gap(fit))
 
 
 @lru_cache(maxsize=4096)
-def _meets(spec: str, have: str) -> bool | None:
+def meets(spec: str, have: str) -> bool | None:
     """PEP 440. A pre-release that is installed counts as what it is. None: not a version."""
     if not spec:
         return True

@@ -12,7 +12,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from functools import cached_property
 
 from gpulayer.contracts.decision import (
     Decision,
@@ -25,11 +24,11 @@ from gpulayer.contracts.decision import (
     Snapshot,
     Verdict,
 )
-from gpulayer.contracts.ids import JobId, ShapeId
+from gpulayer.contracts.ids import JobId, ShapeId, WorkerId
 from gpulayer.control_plane.scheduler import explain, reserve
 from gpulayer.control_plane.scheduler.ahead import Ahead, waiting_for_room
 from gpulayer.control_plane.scheduler.columns import Fleet, positions
-from gpulayer.control_plane.scheduler.gang import Candidates
+from gpulayer.control_plane.scheduler.kinds import Kind
 from gpulayer.control_plane.scheduler.shapes import without_limit
 from gpulayer.control_plane.scheduler.views import outlives
 
@@ -47,61 +46,6 @@ def place(snapshot: Snapshot) -> tuple[Decision, ...]:
 
 _TRIES = 4
 """Kinds of jobs that must wait, looked at for one whose start can be told. More would cost."""
-
-
-class Kind:
-    """What is judged once: shapes that differ in their limit alone, on one side of the
-    reservation."""
-
-    def __init__(self, fleet: Fleet, shape: Shape, outlives: bool) -> None:
-        self._fleet = fleet
-        self.shape = shape
-        """Without its limit."""
-        self._outlives = outlives
-        self.columns = fleet.columns(shape, outlives)
-        self._candidates: Candidates | None = None
-        self._version = -1
-        """Of the fleet, when it was told last."""
-        self._told: tuple[tuple[Verdict, ...], dict[Outcome, str]] = ((), {})
-
-    @property
-    def candidates(self) -> Candidates:
-        if self._candidates is None:
-            self._candidates = Candidates(self._fleet, self.shape, self.columns, self._outlives)
-        return self._candidates
-
-    @cached_property
-    def is_hopeless(self) -> bool:
-        """Whether the registered workers, all free and fully known, would still be too few. No
-        placement changes that."""
-        if not self._fleet.machines:
-            return False
-        possible = self._fleet.possible(self.columns)
-        return all(
-            self._nodes(possible & self._fleet.of_target(target)) < self.shape.nodes
-            for target in self.shape.targets
-        )
-
-    def _nodes(self, machines: int) -> int:
-        """How many nodes of the shape these machines could ever have."""
-        if self.shape.nodes == 1 or self.shape.distinct:
-            return machines.bit_count()
-        most = self.candidates.most
-        return sum(most(self._fleet.machines[i]) for i in positions(machines))
-
-    def told(self, detail: int) -> tuple[Verdict, ...]:
-        """Why it waits."""
-        if self._version != self._fleet.version:
-            self._version = self._fleet.version
-            self._told = (explain.verdicts(self._fleet, self.columns, detail), {})
-        return self._told[0]
-
-    def summary(self, outcome: Outcome) -> str:
-        """The same in a sentence; asked after `told`."""
-        verdicts, words = self._told
-        if outcome not in words:
-            words[outcome] = explain.blocked(outcome, self.shape, verdicts)
-        return words[outcome]
 
 
 class Pass:
@@ -160,6 +104,30 @@ class Pass:
             yield from self._blocked(pending)
             if self._fleet.held != was_held:
                 queue[at:] = sorted(queue[at:], key=self._shortest_first)
+
+    @property
+    def start(self) -> float | None:
+        """Of the job that has the reservation; None: nobody has one, or it is not known."""
+        return self._start
+
+    def would_place(self, shape: Shape) -> tuple[Placement, ...]:
+        """Where one more job would begin now, behind all others; empty: nowhere. Nothing is
+        taken."""
+        return self._kind_of(shape).candidates.pick()
+
+    def could_place(self, shape: Shape) -> bool:
+        """Whether these workers, all free and fully known, would be enough for it."""
+        return bool(self._fleet.machines) and not self._kind_of(shape).is_hopeless
+
+    def able(self, shape: Shape) -> frozenset[WorkerId]:
+        """Workers that nothing rules out for ever."""
+        bits = self._fleet.possible(self._kind_of(shape).columns)
+        return frozenset(self._fleet.machines[at].view.worker_id for at in positions(bits))
+
+    def judged(self, pending: Pending) -> Decision:
+        """Of one more job behind all others, whose shape the snapshot has. To be asked last."""
+        self._of_shape[pending.shape_id] = [pending]
+        return self._placed(pending) or next(self._blocked(pending))
 
     def _shortest_first(self, pending: Pending) -> tuple[int, float, int, JobId]:
         limit = self._shape(pending).limit
@@ -229,14 +197,16 @@ class Pass:
     def _kind(self, shape_id: ShapeId) -> Kind:
         kind = self._kinds.get(shape_id)
         if kind is None:
-            shape = self._snapshot.shapes[shape_id]
-            is_held = bool(self._fleet.held) and not shape.nested
-            over = is_held and outlives(self._until(shape), self._start)
-            base = shape if shape.limit is None else without_limit(shape)
-            kind = self._known.get((base, over))
-            if kind is None:
-                kind = self._known[base, over] = Kind(self._fleet, base, over)
-            self._kinds[shape_id] = kind
+            kind = self._kinds[shape_id] = self._kind_of(self._snapshot.shapes[shape_id])
+        return kind
+
+    def _kind_of(self, shape: Shape) -> Kind:
+        is_held = bool(self._fleet.held) and not shape.nested
+        over = is_held and outlives(self._until(shape), self._start)
+        base = shape if shape.limit is None else without_limit(shape)
+        kind = self._known.get((base, over))
+        if kind is None:
+            kind = self._known[base, over] = Kind(self._fleet, base, over)
         return kind
 
     def _reserved(self, first: Pending) -> tuple[Hold, ...]:
