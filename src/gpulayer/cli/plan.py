@@ -13,30 +13,40 @@ from gpulayer.cli import carry, render
 from gpulayer.cli.flags import server_for, starting_options
 from gpulayer.cli.outlook import show_outlook
 from gpulayer.cli.session import connect_to, options
+from gpulayer.cli.simulate import text_of
 from gpulayer.cli.submit import Described, described, line_of, words_of
 from gpulayer.cli.why import show_decision
+from gpulayer.sdk.describe import ANYWHERE
 
 if TYPE_CHECKING:
     from gpulayer.sdk.servers import Elsewhere
 
+Facts = list[tuple[str, str]]
+
 
 @click.command("plan", cls=Described, context_settings={"allow_interspersed_args": False})
 @starting_options
-@options("file", "args", "kwargs", "json", "quiet")
+@options("file", "args", "kwargs", "planned_fleet", "json", "quiet")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="-- COMMAND...")
 def command(
     command: tuple[str, ...],
     job_file: str | None,
     args: str | None,
     kwargs: str | None,
+    planned_fleet: str | None,
     as_json: bool,
     quiet: bool,
     **flags: Any,
 ) -> int:
     """Say where a job would run, what would run there, and why not elsewhere.
 
-    Exit code 1: with these workers it never runs.
+    Exit code 1: with these workers it never runs. --fleet asks it of machines that need not exist,
+    all of them idle: a file such as `simulate --fleet` takes.
     """
+    if planned_fleet is not None:
+        anywhere = flags | {"on": flags["on"] or flags["target"] or ANYWHERE}
+        spec = described(command, job_file, args, kwargs, flags if job_file else anywhere, None)
+        return _told(_on_fleet(spec, planned_fleet), [], [], "", as_json, quiet)
     server = server_for(flags)
     spec = described(command, job_file, args, kwargs, flags, server)
     return show(spec, words_of(spec), server, flags, as_json, quiet)
@@ -57,10 +67,30 @@ def show(
     if image := spec.get("image"):
         facts = [fact for fact in facts if fact[0] != "python"] + [("image", str(image))]
     decision = connect_to(server).call("POST", "/v1/plan", {"spec": spec, "origin": origin})
+    return _told(decision, facts, sends, lack, as_json, quiet)
+
+
+def _on_fleet(spec: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """The answer about a fleet from a file; no plane is asked."""
+    from gpulayer.clock import SystemClock
+    from gpulayer.simulate.fleet import read_fleet
+    from gpulayer.simulate.preview import preview
+
+    return preview(spec, read_fleet(text_of(name), name), SystemClock().now())
+
+
+def _told(
+    decision: Mapping[str, Any],
+    facts: Facts,
+    sends: Sequence[str],
+    lack: str,
+    as_json: bool,
+    quiet: bool,
+) -> int:
     fits = [verdict["fit"] for verdict in decision["verdicts"]]
     never = decision["outcome"] == "unschedulable" or (bool(fits) and set(fits) == {"never"})
     if as_json:
-        noted = decision | ({"note": lack} if lack else {})
+        noted = dict(decision) | ({"note": lack} if lack else {})
         render.json_document({"plan": noted, "sends": sends})
     elif quiet:
         render.data("never" if never else decision["outcome"])
@@ -71,9 +101,6 @@ def show(
         show_decision(decision)
         show_outlook(decision.get("outlook"))
     return int(never)
-
-
-Facts = list[tuple[str, str]]
 
 
 def _from_here(spec: Mapping[str, Any], words: Sequence[str]) -> tuple[dict[str, Any], Facts, str]:

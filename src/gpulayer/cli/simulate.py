@@ -12,7 +12,7 @@ import click
 from gpulayer.cli import render
 from gpulayer.cli.session import options
 from gpulayer.contracts.durations import duration_text
-from gpulayer.errors import NotFoundError, UsageError
+from gpulayer.errors import NotFoundError, Problem, UsageError
 
 if TYPE_CHECKING:
     from gpulayer.contracts.decision import WorkerView
@@ -39,6 +39,7 @@ def command(
     The fleet is JSON or YAML: `workers: [{count: 4, gpus: 8}]`, or what `gpulayer workers --json`
     prints. Beside the scheduler of GPUlayer: EASY backfill, and first come first served.
     """
+    from gpulayer.contracts.problems import spec_error
     from gpulayer.simulate import engine, report
     from gpulayer.simulate.fleet import read_fleet
     from gpulayer.simulate.trace import HINT, read_trace
@@ -46,10 +47,17 @@ def command(
     if trace is None or fleet is None:
         lacks = "--trace" if trace is None else "--fleet"
         raise UsageError("usage", f"{lacks} FILE is missing", hint=HINT)
-    jobs = read_trace(_text(trace), trace, _factor(limits))
-    machines = read_fleet(_text(fleet), fleet)
+    jobs = read_trace(text_of(trace), trace, _factor(limits))
+    machines = read_fleet(text_of(fleet), fleet)
     gpus = sum(len(view.capabilities.gpus or ()) for view in machines)
     sized, never = engine.sized(jobs, machines)
+    if not sized:
+        least = min(job.gpus for job in jobs)
+        why = (
+            f"no job of {trace} fits: the smallest needs {least} "
+            f"GPU{'' if least == 1 else 's'}, and all machines together have {gpus}"
+        )
+        raise spec_error([Problem("", why, "", None, "invalid-file")], fleet, hint=HINT)
     told: dict[str, Any] = {}
     for name in policy or POLICIES:
         begun = time.process_time()
@@ -99,7 +107,8 @@ def _factor(limits: str) -> float | None:
     return factor
 
 
-def _text(name: str) -> str:
+def text_of(name: str) -> str:
+    """What a file says. NotFoundError where it cannot be read."""
     try:
         return Path(name).read_text()
     except (OSError, UnicodeDecodeError) as error:

@@ -211,6 +211,8 @@ FLAGS: dict[str, Flag] = {
     "trace": _flag("--trace", about="The jobs: a CSV file with job_id, submission_time, duration "
                    "and num_gpu.", metavar="FILE"),
     "fleet": _flag("--fleet", about="The machines: a JSON or YAML file.", metavar="FILE"),
+    "planned_fleet": _flag("--fleet", about="Ask it of these machines instead, all idle: a JSON or "
+                           "YAML file.", metavar="FILE"),
     "policy": _flag("--policy", about="gpulayer, easy or fifo; all three.", metavar="NAME",
                     multiple=True, type=click.Choice(["gpulayer", "easy", "fifo"])),
     "limits": _flag("--limits", about="What jobs promise to run at most: exact, none, or so many "

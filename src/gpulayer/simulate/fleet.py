@@ -1,8 +1,8 @@
 """Fleets from a file: machines that need not exist.
 
 JSON or YAML. Either what `gpulayer workers --json` prints, or `workers: [...]` with, for each kind
-of machine, `gpus` (a number) and as needed `count`, `name`, `model`, `gpu_memory_gb`, `cpu_cores`,
-`memory_gb`, `labels`.
+of machine, `gpus` (a number) and as needed `count`, `name`, `model`, `gpu_memory_gb`,
+`compute_capability`, `cpu_cores`, `memory_gb`, `disk_gb`, `python`, `frameworks`, `labels`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from gpulayer.contracts.capabilities import GpuDevice, WorkerCapabilities
+from gpulayer.contracts.capabilities import GpuDevice, Interpreter, WorkerCapabilities
 from gpulayer.contracts.decision import WorkerView
 from gpulayer.contracts.fitting import fitted
 from gpulayer.contracts.ids import WorkerId
@@ -29,8 +29,12 @@ _KINDS = {
     "gpus": "int",
     "model": "str",
     "gpu_memory_gb": "float",
+    "compute_capability": "str",
     "cpu_cores": "float",
     "memory_gb": "float",
+    "disk_gb": "float",
+    "python": "str",
+    "frameworks": "Mapping[str, str]",
     "labels": "Mapping[str, str]",
 }
 
@@ -89,10 +93,13 @@ def _made(row: Mapping[str, Any], name: str, gpus: int) -> WorkerView:
             model=model,
             memory_gb=row.get("gpu_memory_gb"),
             memory_kind="dedicated",
+            compute_capability=row.get("compute_capability"),
         )
         for index in range(gpus)
     )
     cores = row.get("cpu_cores", max(16.0, 8.0 * gpus))
+    python, frameworks = row.get("python"), row.get("frameworks")
+    has_python = python is not None or frameworks is not None
     return _view(
         name,
         WorkerCapabilities(
@@ -101,7 +108,9 @@ def _made(row: Mapping[str, Any], name: str, gpus: int) -> WorkerView:
             "x86_64",
             cores,
             memory_gb=row.get("memory_gb"),
+            disk_gb=row.get("disk_gb"),
             gpus=devices,
+            interpreters=(Interpreter("python", python, frameworks),) if has_python else (),
             labels=row.get("labels") or {},
         ),
     )
