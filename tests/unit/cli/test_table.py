@@ -62,6 +62,7 @@ def test_every_flag_of_the_table_is_taken_by_a_verb() -> None:
 
 def test_run_submit_and_plan_describe_a_job_with_the_same_flags() -> None:
     own = {"detach", "get", "quiet", "dry_run", "job_file", "args", "kwargs", "as_json", "debug"}
+    own |= {"planned_fleet"}
     run, submit, plan = (
         {option.name for option in options_of(verb)} - own
         for verb in SHOWN
