@@ -5,7 +5,8 @@
 
 A kind is `str`, `int`, `float`, `bool`, `Any`, `bytes`, `text`, `tuple[KIND, ...]`,
 `Mapping[str, KIND]`, a component, or several of these with `|`. The messages between plane and
-worker are components by themselves. A test holds real answers against this.
+worker are components by themselves. A test holds real answers against this. The two tables are one
+thing to look up, which makes this longer than others.
 """
 
 from __future__ import annotations
