@@ -248,7 +248,8 @@ def test_a_secret_reaches_its_call_and_never_the_template(calls: Calls) -> None:
     assert value.encode() not in done.ended.log
     (template,) = calls.templates()
     assert value.encode() not in Path(f"/proc/{template}/environ").read_bytes()
-    assert not is_in_memory(template, value.encode())
+    for pid in calls.with_spares():
+        assert not is_in_memory(pid, value.encode())
     assert is_in_memory(template, b"zygote.py")
 
 
@@ -288,11 +289,13 @@ def test_a_template_killed_in_the_midst_of_a_fork_runs_its_call_once(calls: Call
         f"def once():\n    open({str(ran)!r}, 'a').write('x')\n    return 1\ndef f(x): return x\n"
     )
     calls.forked("f", 1)
-    (template,) = calls.templates()
-    os.kill(template, signal.SIGSTOP)
+    held = calls.with_spares()
+    for pid in held:
+        os.kill(pid, signal.SIGSTOP)
     task = calls.task("once")
     ask(calls.agent, task)
-    kill_9(template)
+    for pid in held:
+        kill_9(pid)
     _, reply, _ = calls.agent.recv()
     assert reply["cold"] == "its warm process was killed"
     assert calls.end(task).value == 1
@@ -302,7 +305,8 @@ def test_a_template_killed_in_the_midst_of_a_fork_runs_its_call_once(calls: Call
 def test_a_template_that_does_not_answer_is_ended(calls: Calls) -> None:
     calls.forked("f", 1)
     (template,) = calls.templates()
-    os.kill(template, signal.SIGSTOP)
+    for pid in calls.with_spares():
+        os.kill(pid, signal.SIGSTOP)
     after = calls.call("f", 2)
     assert after.cold == "its warm process does not answer"
     assert after.value[0] == 2

@@ -103,7 +103,14 @@ class Calls:
         return found[-1]
 
     def templates(self) -> list[int]:
-        """Templates that live; what was forked from one is in a leaf of its own."""
+        """Templates that live; what was forked for a call is in a leaf of its own."""
+        first: dict[str, int] = {}
+        for pid in sorted(self.with_spares(), key=_began):
+            first.setdefault(_leaf(pid), pid)
+        return list(first.values())
+
+    def with_spares(self) -> list[int]:
+        """Templates, and the children that they have forked for calls to come."""
         assert self.home.process is not None
         return [pid for pid in processes.children(self.home.process.pid) if is_template(pid)]
 
@@ -112,10 +119,22 @@ WAITING = ("its warm process begins with it", "its warm process is still importi
 
 
 def is_template(pid: int) -> bool:
+    return "/zygote." in _leaf(pid)
+
+
+def _leaf(pid: int) -> str:
     try:
-        return "/zygote." in Path(f"/proc/{pid}/cgroup").read_text()
+        return Path(f"/proc/{pid}/cgroup").read_text()
     except OSError:
-        return False
+        return ""
+
+
+def _began(pid: int) -> int:
+    """In ticks since the machine started (proc_pid_stat(5))."""
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
+    except OSError:
+        return 0
 
 
 def ask(connection: frames.Connection, task: dict[str, Any]) -> None:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 STARTING = (
     "name", "gpus", "gpu_memory", "accelerator", "cpus", "memory", "disk", "profile", "python",
-    "requirement", "image",
+    "requirement", "image", "cold",
     "source", "inputs", "outputs", "data", "checkpoint", "on", "target", "priority", "strategy",
     "label", "env", "env_file", "secret", "timeout",
     "retries", "retry_on", "on_unschedulable", "idempotency_key", "stdin",
@@ -73,7 +73,10 @@ def spec_from(
     said["secrets"] = flags["secret"]
     said["outputs"] = list(flags["outputs"])
     said["requirements"] = requirements_of(flags["requirement"])
-    return spec_of(workload, with_header(workload, said))
+    spec = spec_of(workload, with_header(workload, said))
+    if flags.get("cold"):
+        spec["environment"] = {**spec.get("environment", {}), "preload": []}
+    return spec
 
 
 def _array(

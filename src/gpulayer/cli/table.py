@@ -171,6 +171,8 @@ FLAGS: dict[str, Flag] = {
                          "a file of them, or a lock.", metavar="REQ", multiple=True),
     "image": _flag("--image", about="Container image to run in; a tag is pinned to its digest.",
                    metavar="IMAGE"),
+    "cold": _flag("--cold", about="Start Python anew, never from one that has imported already.",
+                  is_flag=True, advanced=True),
     # Where and when
     "on": _flag("--on", about="Where: here, any, a worker or LABEL=VALUE.", metavar="WHERE"),
     "target": _flag("--target", about="The same as --on.", metavar="WHERE", hidden=True),

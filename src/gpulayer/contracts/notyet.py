@@ -30,7 +30,7 @@ def _set_too_early(spec: JobSpec) -> Iterator[str]:
     for field, value in _VALUES.items():
         if _says_something(value(spec)):
             yield field
-    if spec.environment and spec.environment.preload and spec.workload.kind != "function":
+    if spec.environment and spec.environment.preload and not _is_python(spec):
         yield "environment.preload"
     if spec.checkpoint and spec.workload.kind == "distributed":
         yield "checkpoint of a distributed job"
@@ -41,6 +41,12 @@ def _set_too_early(spec: JobSpec) -> Iterator[str]:
             yield "checkpoint of an array"
         if isinstance(spec.array.items, str):
             yield "array.items as an artifact"
+
+
+def _is_python(spec: JobSpec) -> bool:
+    """Whether something could be imported ahead of it."""
+    work = spec.workload
+    return work.kind == "function" or (work.kind == "command" and work.command[0] == "python")
 
 
 def _says_something(value: Any) -> bool:

@@ -89,7 +89,8 @@ class Environment(Contract):
     preload: list[Module] = Field(
         default_factory=list,
         max_length=limits.REQUIREMENTS,
-        description="Modules that a warm worker process has imported already.",
+        description="Modules that a warm worker process has imported already. Of a script: those "
+        "it names, unless this says otherwise; [] starts it cold.",
     )
     timeout_seconds: Annotated[float, Field(gt=0, le=limits.SECONDS)] | None = Field(
         None, description="How long the preparation may take."

@@ -93,7 +93,18 @@ _TASK = {
     "pipes": [{"path": str, "stream": Below(5), "rank": Below(1 << 16)}],
     "redact": [[str]],
     "unbuffered": bool,
-    "warm": {"preload": [str], "sys_path": [str], "in_place": bool},
+    "warm": {
+        "preload": [str],
+        "sys_path": [str],
+        "in_place": bool,
+        "script": {
+            "flags": [str],
+            "at": Below(1 << 16),
+            "module": bool,
+            "named": bool,
+            "files": [[str]],
+        },
+    },
 }
 _TAIL = {"seq": int, "offset": Below(LARGEST), "max_bytes": Below(LARGEST)}
 _COMMON = {"op": str, "seq": int, "task_id": str}

@@ -10,10 +10,11 @@ length in four bytes: down a `marshal`ed object, up a word and a text.
     down  {} + [stdin, stdout, stderr, folder, leaf, gate]    one call
     up    pid PID | stale WHY                             `stale`: it must not be used any more
 
-The child of a call is forked twice, so that it becomes its supervisor's own child (a subreaper).
-It enters the call's leaf first. At the gate, a socket, it is told {argv, environ}, and runs nothing
-of the user's before; a gate that closes ends it. So nothing of a call ever reaches the template. At
-the end of its socket the template leaves.
+The child of a call is forked before the call comes, since that takes longest: a spare, which reads
+the socket in the template's place. It is forked twice, so that it becomes its supervisor's own
+child (a subreaper). With a call it enters the call's leaf, then answers. At the gate, a socket, it
+is told {argv, environ}, and runs nothing of the user's before; a gate that closes ends it. So
+nothing of a call ever reaches the template. At the end of its socket the template leaves.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ _HERE = os.path.dirname(os.path.realpath(__file__))
 _WRITES, sys.dont_write_bytecode = sys.dont_write_bytecode, True  # nothing is left beside it
 sys.path.insert(0, _HERE)
 
+import zygote_child as child  # type: ignore[import-not-found]  # noqa: E402
 import zygote_imports as imports  # type: ignore[import-not-found]  # noqa: E402
 
 del sys.path[0]
@@ -53,36 +55,34 @@ DESCRIPTORS = 6
 def main() -> None:
     if sys.path and os.path.realpath(sys.path[0]) == _HERE:
         del sys.path[0]
+    for name in _OURS:
+        del sys.modules[name]
+    template, fds = serve(Functions)
+    template.become(fds)
+    template.run()
+
+
+def serve(make: Any) -> tuple[Any, list[int]]:
+    """Returns in the child of a call: its template, made by `make`, and its descriptors."""
     control = os.dup(0)
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
     os.close(null)
     sock = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, control)
     said, _ = _receive(sock)
-    template = Template(control, said)
+    template = make(control, said)
+    del said
     try:
         template.prepare()
     except imports.Unsafe as why:
         _send(sock, "refused", str(why))
-        return
+        os._exit(0)
     _send(sock, "ready", str(imports.own_bytes()))
-    while True:
-        fds = _receive(sock)[1]
-        try:
-            template.look(fds)
-        except imports.Unsafe as why:
-            _send(sock, "stale", str(why))
-            return
-        pid = _fork(fds[4])
-        if pid == 0:
-            break
-        for fd in fds:
-            os.close(fd)
-        _send(sock, "pid", str(pid))
+    while (link := _spare(sock)) is None:
+        pass
+    fds = template.await_call(sock, link)
     sock.detach()
-    template.become(fds)
-    del said, sock
-    template.run()
+    return template, fds
 
 
 class Template:
@@ -92,37 +92,26 @@ class Template:
         self._control = control
         self._preload: list[str] = said["preload"]
         self._sys_path: list[str] = said["sys_path"]
-        self._runner: str = said["runner"]
         self._environ: list[tuple[bytes, bytes]] = said["environ"]
         self._changes: list[tuple[bytes, bytes | None]] = []
         """What imports did to the environment."""
         self._setters: list[Any] = []
         self._watched: dict[str, object] = {}
-        self._code: Any = None
-        self._modules: frozenset[str] = frozenset()
 
     def prepare(self) -> None:
         """Imports; Unsafe where what came of it must not be forked."""
-        for name in _OURS:
-            del sys.modules[name]
-        with open(self._runner, encoding="utf-8") as file:
-            self._code = compile(file.read(), self._runner, "exec", dont_inherit=True)
-        names: dict[str, Any] = {"__name__": "runner", "__file__": self._runner}
-        exec(self._code, names)  # noqa: S102  our own file, for what it imports
-        _set_environ([*self._environ, (imports.OPENBLAS, b"1")])
-        before = dict(os.environb)
         path = list(self._sys_path)
+        self._begin()
+        child.set_environ([*self._environ, (imports.OPENBLAS, b"1")])
+        before = dict(os.environb)
         sys.path[:0] = path
-        if names["_has_gpulayer"]():  # the module that a call is for mostly needs it
-            self._preload.insert(0, "gpulayer")
         for name in self._preload:
             try:
-                module = importlib.import_module(name)
-                if name == "gpulayer":
-                    getattr(module, "remote", None)  # loads all that the decorator needs
+                importlib.import_module(name)
             except BaseException as error:
                 text = "importing {} failed: {}: {}"
                 raise imports.Unsafe(text.format(name, type(error).__name__, error)) from error
+            self._imported(name)
         if sys.path[: len(path)] != path:
             raise imports.Unsafe("importing {} changed sys.path".format(", ".join(self._preload)))
         del sys.path[: len(path)]
@@ -131,7 +120,7 @@ class Template:
             import ctypes
 
             self._setters = imports.openblas_setters(ctypes)
-        _set_environ([])
+        child.set_environ([])
         self._environ = []
         os.chdir("/")
         self._watched = imports.files_of(list(sys.modules.values()))
@@ -140,13 +129,37 @@ class Template:
             stream.flush()
         if os.fstat(1).st_size:
             raise imports.Unsafe("importing {} printed something".format(", ".join(self._preload)))
-        self._modules = frozenset(sys.modules) - {"__main__"}
+        imports.keep_finalizers()
+        self._end()
         gc.collect()
         gc.freeze()
+
+    def _begin(self) -> None:
+        """Before anything is imported."""
+
+    def _imported(self, name: str) -> None:
+        """After each module."""
+
+    def _end(self) -> None:
+        """After all of them, before the first fork."""
 
     def look(self, given: Sequence[int] = ()) -> None:
         """Unsafe where a fork would not be like a fresh start, now. `given` are a call's."""
         imports.require_safe((self._control, *given), self._watched, ", ".join(self._preload))
+
+    def await_call(self, sock: Any, link: Any) -> list[int]:
+        """In the spare: the descriptors of its call, once its supervisor knows that it has it."""
+        fds = _receive(sock)[1]
+        try:
+            self.look((link.fileno(), *fds))
+        except imports.Unsafe as why:
+            _send(sock, "stale", str(why))
+            os._exit(0)
+        os.write(fds[4], b"0")
+        _send(sock, "pid", str(os.getpid()))
+        link.send(b"1")
+        link.close()
+        return fds
 
     def become(self, fds: list[int]) -> None:
         """In the child: all that a fresh start would have found. Returns past the gate."""
@@ -156,18 +169,61 @@ class Template:
         os.fchdir(fds[3])
         for fd in (*fds[:5], self._control):
             os.close(fd)
-        _open_streams()
-        imports.reseed()
-        importlib.invalidate_caches()
+        child.open_streams()
+        self._reseed()
+        imports.forget_listings()
         call, _ = _receive(_socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, fds[5]))
-        _set_environ(call["environ"])
-        self._count_threads()
+        child.set_environ(call["environ"])
+        self._settle(call, [os.fsdecode(word) for word in call["argv"]])
+
+    def _reseed(self) -> None:
+        imports.reseed(sys.modules)
+
+    def _settle(self, call: dict[str, Any], argv: list[str]) -> None:
+        """What the call says of itself; the environment is set."""
+
+    def _count_threads(self) -> None:
+        """As many threads of OpenBLAS as its own start would have made."""
+        for setter in self._setters:
+            setter(imports.thread_count())
+
+    def _apply_changes(self) -> None:
         for name, value in self._changes:
             if value is None:
                 os.environb.pop(name, None)
             else:
                 os.environb[name] = value
-        argv = [os.fsdecode(word) for word in call["argv"]]
+
+
+class Functions(Template):
+    """For calls of functions: each runs the runner."""
+
+    def __init__(self, control: int, said: dict[str, Any]) -> None:
+        super().__init__(control, said)
+        self._runner: str = said["runner"]
+        self._code: Any = None
+        self._modules: frozenset[str] = frozenset()
+
+    def _begin(self) -> None:
+        with open(self._runner, encoding="utf-8") as file:
+            self._code = compile(file.read(), self._runner, "exec", dont_inherit=True)
+        names: dict[str, Any] = {"__name__": "runner", "__file__": self._runner}
+        exec(self._code, names)  # noqa: S102  our own file, for what it imports
+        sys.path[:0] = self._sys_path
+        if names["_has_gpulayer"]():  # the module that a call is for mostly needs it
+            self._preload.insert(0, "gpulayer")
+        del sys.path[: len(self._sys_path)]
+
+    def _imported(self, name: str) -> None:
+        if name == "gpulayer":
+            getattr(sys.modules[name], "remote", None)  # loads all that the decorator needs
+
+    def _end(self) -> None:
+        self._modules = frozenset(sys.modules) - {"__main__"}
+
+    def _settle(self, call: dict[str, Any], argv: list[str]) -> None:
+        self._count_threads()
+        self._apply_changes()
         sys.argv[:] = argv[1:]
         if hasattr(sys, "orig_argv"):
             sys.orig_argv[:] = argv
@@ -182,12 +238,7 @@ class Template:
             exec(self._code, vars(main))  # noqa: S102  our own file
         except SystemExit as stop:
             del main
-            _leave(stop, [name for name in sys.modules if name not in self._modules])
-
-    def _count_threads(self) -> None:
-        """As many threads of OpenBLAS as its own start would have made."""
-        for setter in self._setters:
-            setter(imports.thread_count())
+            child.leave(stop, [name for name in sys.modules if name not in self._modules])
 
 
 # --- messages -------------------------------------------------------------------------------
@@ -222,97 +273,34 @@ def _exactly(sock: Any, count: int, fds: list[int]) -> bytes:
 # --- the fork -------------------------------------------------------------------------------
 
 
-def _fork(leaf: int) -> int:
-    """0 in the child, its id in the template; -1 where it could not be."""
-    reader, writer = os.pipe()
+def _spare(sock: Any) -> Any:
+    """Forks one. In it: a socket to its template, which is to hear that it was taken. In the
+    template, once it was: None. Where it cannot be or ended without a call, the template ends."""
+    ours, theirs = _socket.socketpair()
     try:
         between = os.fork()
     except OSError:
-        os.close(reader)
-        os.close(writer)
-        return -1
+        between = -1
     if between == 0:
         try:
-            os.write(leaf, b"0")
-            pid = os.fork()
+            is_spare = os.fork() == 0
         except OSError:
             os._exit(1)
-        if pid:
-            os.write(writer, b"%d" % pid)
+        if not is_spare:
             os._exit(0)
-        os.close(reader)
-        os.close(writer)
-        return 0
-    os.close(writer)
-    said = os.read(reader, 32)
-    os.close(reader)
-    os.waitpid(between, 0)  # from here on the child is its supervisor's
-    return int(said or b"-1")
-
-
-def _set_environ(entries: list[tuple[bytes, bytes]]) -> None:
-    """The whole environment, in this order."""
-    for name in list(os.environb):
-        del os.environb[name]
-    for name, value in entries:
-        os.environb[name] = value
-
-
-def _open_streams() -> None:
-    """Standard streams as the interpreter makes them (pylifecycle.c, create_stdio)."""
-    import io
-
-    for number, name in enumerate(("stdin", "stdout", "stderr")):
-        old = getattr(sys, name)
-        mode = "w" if number else "r"
-        raw: Any = io.FileIO(number, mode, closefd=False)
-        raw.name = "<{}>".format(name)
-        at_once = old.write_through  # python -u
-        buffer: Any = raw
-        if number == 0 or not at_once:
-            size = os.fstat(number).st_blksize
-            size = size if size > 1 else io.DEFAULT_BUFFER_SIZE
-            buffer = (io.BufferedWriter if number else io.BufferedReader)(raw, size)
-        stream = io.TextIOWrapper(
-            buffer,
-            old.encoding,
-            old.errors,
-            "\n",
-            not at_once and (raw.isatty() or old.line_buffering),
-            at_once,
-        )
-        stream.mode = mode  # type: ignore[misc]
-        setattr(sys, name, stream)
-        setattr(sys, "__{}__".format(name), stream)
-
-
-def _leave(stop: SystemExit, modules: list[str]) -> None:
-    """The end of the interpreter without taking apart what was preloaded, which takes most of the
-    time: threads are waited for, calls at exit made, `modules` let go of, streams flushed."""
-    import atexit
-    import ctypes
-
-    code = 0
-    if isinstance(stop.code, int):
-        code = stop.code & 0xFF
-    elif stop.code is not None:
-        code = 1
-        sys.stderr.write("{}\n".format(stop.code))
-    if "threading" in sys.modules:
-        sys.modules["threading"]._shutdown()
-    atexit._run_exitfuncs()
-    stop.__traceback__ = stop.__context__ = None
-    for name in modules:
-        del sys.modules[name]
-    gc.collect()  # what they held ends before the process
-    for stream, counts in ((sys.stdout, True), (sys.stderr, False)):
-        try:
-            if stream is not None and not stream.closed:
-                stream.flush()
-        except Exception:
-            code = 120 if counts else code
-    ctypes.CDLL(None).fflush(None)
-    os._exit(code)
+        ours.close()
+        if not theirs.recv(1):
+            os._exit(0)
+        return theirs
+    theirs.close()
+    if between < 0 or os.waitpid(between, 0)[1]:
+        _send(sock, "stale", "its warm process could not fork")
+        os._exit(1)
+    ours.send(b"1")  # from here on it is its supervisor's child, which may be answered
+    if not ours.recv(1):
+        os._exit(0)
+    ours.close()
+    return None
 
 
 if __name__ == "__main__":

@@ -106,6 +106,7 @@ def shared(
         place,
         list(warm.get("preload") or ()),
         list(warm.get("sys_path") or ()),
+        (warm.get("script") or {}).get("flags"),
         launch.umask,
         sorted(launch.rlimits.items()),
         launch.nice,
@@ -113,6 +114,13 @@ def shared(
         sorted(launch.ignored),
     )
     return Shared(sha256_hex(repr(parts).encode()), told)
+
+
+def with_site(early: list[bytes], folder: bytes) -> list[bytes]:
+    """The environment of a template for scripts: `folder` is first on its path."""
+    found = [entry for entry in early if not entry.startswith(b"PYTHONPATH=")]
+    paths = [entry[11:] for entry in early if entry.startswith(b"PYTHONPATH=")]
+    return [*found, b"PYTHONPATH=" + b":".join([folder, *filter(None, paths)])]
 
 
 def _is_early(name: bytes) -> bool:

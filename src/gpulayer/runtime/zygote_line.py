@@ -25,10 +25,16 @@ ANSWER_BYTES = 64 << 10
 _SIZE = struct.Struct(">I")
 
 
-def open_gate(gate: socket.socket, launch: spawn.Launch) -> bool:
-    """False where not all of it could be said: then the child has run nothing."""
+def open_gate(gate: socket.socket, launch: spawn.Launch, script: Any = None) -> bool:
+    """False where not all of it could be said: then the child has run nothing. `script` is what a
+    task says of one."""
     gate.settimeout(ANSWER_SECONDS)
-    call = {"argv": [launch.argv0, *launch.argv[1:]], "environ": _pairs(launch.environ)}
+    call: dict[str, Any] = {
+        "argv": [launch.argv0, *launch.argv[1:]],
+        "environ": _pairs(launch.environ),
+    }
+    if script is not None:
+        call.update(path=launch.argv[0], ignored=launch.ignored, script=script)
     try:
         send(gate, call, [])
     except OSError:

@@ -1,7 +1,7 @@
 """The template processes of one supervisor, and which call is forked from which.
 
 A call whose template is not ready starts cold, at once: nobody waits for an import. A template is
-begun for a call that names what to preload, else for the second call that could have used it. The
+begun for a call that names what to preload, else for the second one that could have used it. The
 least recently used one goes when there are too many or they hold too much memory, and each goes
 after a while without calls. A template that failed, grew old or does not answer is ended with all
 that is in its leaf, and its calls start cold.
@@ -17,7 +17,7 @@ import time
 
 from gpulayer.runtime import cgroup, crash, spawn, zygote_line
 from gpulayer.runtime.loop import READ
-from gpulayer.runtime.zygote_keys import MOST, Bounds, Shared, obstacle, shared
+from gpulayer.runtime.zygote_keys import MOST, Bounds, Shared, obstacle, shared, with_site
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,22 +38,27 @@ KNOWN = 256
 _PR_SET_PDEATHSIG = 1
 _HERE = os.path.dirname(os.path.abspath(__file__))
 PROGRAM = os.path.join(_HERE, "zygote.py")
+SITE = os.path.join(_HERE, "zygote_site")
+"""What makes a template of a Python that runs scripts."""
 
 
 class Forking:
     """How one task begins: `start` returns its leader, or -1 where it must start cold. `why` says
     why it did; nothing where it was forked."""
 
-    def __init__(self, zygotes: Zygotes, zygote: Zygote | None, why: str) -> None:
+    def __init__(
+        self, zygotes: Zygotes, zygote: Zygote | None, why: str, script: Any = None
+    ) -> None:
         self._zygotes = zygotes
         self._zygote = zygote
+        self._script = script
         self.why = why
 
     def start(self, launch: spawn.Launch, leaf: cgroup.Leaf | None) -> int:
         """SpawnError where its folder is gone, as a cold start would say."""
         if self._zygote is None or leaf is None:
             return -1
-        pid = self._zygotes.fork(self._zygote, launch, leaf)
+        pid = self._zygotes.fork(self._zygote, launch, leaf, self._script)
         if pid < 0:
             self.why = self._zygote.why
         return pid
@@ -103,18 +108,21 @@ class Zygotes:
         wanted = shared(launch, warm, secrets, _identity(launch.argv[0]))
         zygote = self._living.get(wanted.key)
         if zygote is not None and zygote.ready:
-            return Forking(self, zygote, "")
+            return Forking(self, zygote, "", warm.get("script"))
         if zygote is not None:
             return Forking(self, None, "its warm process is still importing")
         until, why = self._refused.get(wanted.key, (0.0, ""))
         if time.monotonic() < until:
             return Forking(self, None, why)
-        if warm.get("preload") or wanted.key in self._seen:
+        is_asked = warm.get("preload") and (warm.get("script") or {}).get("named", True)
+        if is_asked or wanted.key in self._seen:
             self._loop.after(0, lambda: self._begin(wanted, warm, launch))
         self._see(wanted.key)
         return Forking(self, None, "its warm process begins with it")
 
-    def fork(self, zygote: Zygote, launch: spawn.Launch, leaf: cgroup.Leaf) -> int:
+    def fork(
+        self, zygote: Zygote, launch: spawn.Launch, leaf: cgroup.Leaf, script: Any = None
+    ) -> int:
         """A leader that is past its gate, or -1: then nothing of the job ran. This process waits
         for it, as it does for an exec."""
         if zygote.is_over:
@@ -126,7 +134,7 @@ class Zygotes:
             pid, zygote.why = zygote_line.ask(zygote.sock, fds)
             theirs.close()
             crash.point("zygote-forked")
-            if pid < 0 or not zygote_line.open_gate(gate, launch):
+            if pid < 0 or not zygote_line.open_gate(gate, launch, script):
                 zygote.why = zygote.why or "its forked process does not answer"
                 self._refuse(zygote) if zygote.forks == 0 else self._end(zygote)
                 leaf.kill()  # a child may wait there, at a gate that will not open
@@ -175,7 +183,7 @@ class Zygotes:
         sink = os.memfd_create("gpulayer-zygote", os.MFD_CLOEXEC)
         try:
             leaf = cgroup.Leaf(os.path.join(self._leaves, f"{PREFIX}{self._count}"))
-            made = _template_launch(launch, wanted, theirs.fileno(), sink)
+            made = _template_launch(launch, wanted, warm, theirs.fileno(), sink)
             pid, news = spawn.spawn(made, lambda: self._enter(leaf))
             os.close(news)  # one that can't begin is seen by its end
         except OSError:
@@ -283,9 +291,15 @@ class Zygotes:
             os.close(root)
 
 
-def _template_launch(launch: spawn.Launch, wanted: Shared, control: int, sink: int) -> spawn.Launch:
+def _template_launch(
+    launch: spawn.Launch, wanted: Shared, warm: dict[str, Any], control: int, sink: int
+) -> spawn.Launch:
     """The call's own start, with the template's program and none of the call's streams."""
-    made = spawn.Launch([launch.argv[0], os.fsencode(PROGRAM)], wanted.early, launch.cwd, {})
+    program, environ = [os.fsencode(PROGRAM)], wanted.early
+    if (script := warm.get("script")) is not None:
+        program = [*map(os.fsencode, script["flags"]), b"-m", b"zygote"]
+        environ = with_site(environ, os.fsencode(SITE))
+    made = spawn.Launch([launch.argv[0], *program], environ, launch.cwd, {})
     made.argv0 = launch.argv0
     for name in ("cwd_id", "umask", "rlimits", "nice", "affinity", "ignored"):
         setattr(made, name, getattr(launch, name))

@@ -144,11 +144,10 @@ class TaskWork:
                 self._on_error(error)
             self._refused(order, error)
         else:
-            note = task.get("note") or {}
             tail = link.expect(told_log(self._post, order.assignment.task_id, 0))
             link.ask(
                 "start",
-                lambda reply, _: self._started(order, reply, note),
+                lambda reply, _: self._started(order, reply, task),
                 task=task,
                 until=self._starts_by(order) or 0.0,
                 tail={"seq": tail, "offset": 0, "max_bytes": TAIL_BYTES},
@@ -187,7 +186,7 @@ class TaskWork:
         runs = [t for t in listed if t["task_id"] == task_id and t["state"] == "running"]
         return any(t["pid"] and open_files.lives(t["pid"]) for t in runs)
 
-    def _started(self, order: say.Run, reply: dict[str, Any], note: Mapping[str, Any]) -> None:
+    def _started(self, order: say.Run, reply: dict[str, Any], task: Mapping[str, Any]) -> None:
         try:
             answer(reply)
         except SupervisorGone:
@@ -198,7 +197,8 @@ class TaskWork:
             self._refused(order, error)
         else:
             task_id = order.assignment.task_id
-            told = warm.told(preparation_in(note), order.assignment.spec, reply)
+            note = task.get("note") or {}
+            told = warm.told(preparation_in(note), task, reply)
             known = (note.get("rendezvous"), told)
             self._post(heard.TaskStarted(task_id, order.number, self._clock.now(), *known))
 

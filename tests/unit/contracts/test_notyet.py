@@ -9,6 +9,7 @@ import pytest
 from gpulayer.contracts import not_yet, validate_spec
 from tests.unit.contracts.specs import ARTIFACT, command, distributed, function
 
+SHELL = {"kind": "command", "command": ["sh", "-c", "python t.py"]}
 DIRECT = {"kind": "distributed", "entrypoint": "train.py", "launcher": "direct"}
 
 
@@ -17,7 +18,7 @@ DIRECT = {"kind": "distributed", "entrypoint": "train.py", "launcher": "direct"}
     [
         ({**command(), "workload": DIRECT}, ["workload.launcher"]),
         (command(after=[{"job": "a"}]), ["after"]),
-        (command(environment={"preload": ["a"]}), ["environment.preload"]),
+        ({**command(environment={"preload": ["a"]}), "workload": SHELL}, ["environment.preload"]),
         (command(array={"items": ARTIFACT}), ["array.items as an artifact"]),
         (command(array={"count": 1}, checkpoint={"path": "a"}), ["checkpoint of an array"]),
         ({**distributed(), "array": {"count": 1}}, ["array of a distributed job"]),
@@ -40,6 +41,7 @@ def test_a_field_without_effect_is_named(data: Any, fields: list[str]) -> None:
         command(),
         command(inputs=[], after=[], outputs=[], data=[], cache=False, reuse=False, image=None),
         command(environment={"requirements": ["a"], "file": "a.txt", "timeout_seconds": 5}),
+        command(environment={"preload": ["a"]}),
         command(environment={}, array=None, placement={"provisioning": {}, "currency": "EUR"}),
         command(secrets=[{"name": "A"}, {"name": "B", "source": "file", "key": "/run/b"}]),
         command(secrets=[{"name": "A", "source": "command", "key": "hf"}]),

@@ -42,6 +42,8 @@ def choose(task: TaskPlan) -> None:
             return  # what it finds there is its own affair
         if task.argv[0] == "python" or (task.python and task.argv[0] == task.base_python()):
             task.argv[0] = _interpreter(task)  # a client spells `python` out where PATH lacks it
+        if task.workload["command"][0] == "python":
+            warm.choose_script(task, in_place=not _is_elsewhere(task))
 
 
 def _interpreter(task: TaskPlan) -> str:
