@@ -22,8 +22,8 @@ HEAVY = frozenset((
 """Packages that are known to import alike in a template, or to be refused by it."""
 FLAGS = frozenset("uOB")
 """Of the interpreter, which a template is started with as well."""
-MOST_FILES, MOST_BYTES = 100, 1 << 20
-"""Of a script's own modules; one with more starts cold."""
+MOST_FILES, MOST_BYTES = 100, 512 << 10
+"""Of a script and its own modules; one with more starts cold."""
 
 _CHANGES = frozenset(("update", "setdefault", "pop", "popitem", "clear", "insert", "remove"))
 _PATHS = frozenset(("append", "extend"))
@@ -83,19 +83,21 @@ def imports_of(word: str, folder: str, *, is_module: bool) -> Imports | None:
         return None
     try:
         return _all_of(root, paths)
-    except (OSError, SyntaxError, ValueError, RecursionError, _Unsure):
+    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError, _Unsure):
         return None  # cold, where Python says what is wrong with it
 
 
 def _all_of(root: str, paths: list[str]) -> Imports:
     heavy: dict[str, None] = {}
     files: dict[str, str] = {}
+    total = 0
     while paths:
         path = paths.pop(0)
         if path in files:
             continue
         files[path] = told = identity_text(path)
-        if len(files) > MOST_FILES:
+        total += os.path.getsize(path)
+        if len(files) > MOST_FILES or total > MOST_BYTES:
             raise _Unsure
         for name in _read(path, told):
             if name.split(".")[0] in HEAVY:
@@ -115,9 +117,7 @@ def _read(path: str, told: str) -> tuple[str, ...]:
     """The modules that a file imports, dotted, those of its own package with a dot for each level.
     `told` is its identity: another one is read anew."""
     with open(path, "rb") as file:
-        data = file.read(MOST_BYTES + 1)
-    if len(data) > MOST_BYTES:
-        raise _Unsure
+        data = file.read(MOST_BYTES)
     found: dict[tuple[int, str], None] = {}
     for node in ast.walk(ast.parse(data)):
         _require_sure(node)

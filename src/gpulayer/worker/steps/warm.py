@@ -30,8 +30,8 @@ def choose_script(task: TaskPlan, *, in_place: bool) -> None:
     script = scripts.script_in(task.argv)
     if script is None or named == []:
         return
-    folder = task.cwd or task.assignment.origin.get("cwd")
-    if not folder or (task.here and task.cwd is None and not in_place):
+    folder = task.cwd or (task.assignment.origin.get("cwd") if in_place else None)
+    if not folder:
         return
     found = scripts.imports_of(task.argv[script.at], str(folder), is_module=script.is_module)
     if found is None or not (named or found.heavy):
