@@ -295,7 +295,7 @@ def test_a_template_killed_in_the_midst_of_a_fork_runs_its_call_once(calls: Call
     task = calls.task("once")
     ask(calls.agent, task)
     for pid in held:
-        kill_9(pid)
+        os.kill(pid, signal.SIGKILL)
     _, reply, _ = calls.agent.recv()
     assert reply["cold"] == "its warm process was killed"
     assert calls.end(task).value == 1
