@@ -78,12 +78,16 @@ def failure_of(job: Mapping[str, Any], last_lines: Sequence[str] = ()) -> GPULay
         cls = JobFailedError
     error = cls(
         slug,
-        f"job {job['id']} {_what(slug, job, reported)}",
+        f"{_who(job)} {_what(slug, job, reported)}",
         where=str(reported.get("where") or "") if job["reason"] in _BEFORE_ITS_START else "",
         why=_why(slug, job, reported, last_lines),
         hint=mending.of_job(slug, job, reported),
         job_id=job["id"],
-        details={"state": job["state"], "exit_code": job.get("exit_code")},
+        details={
+            "state": job["state"],
+            "exit_code": job.get("exit_code"),
+            **({"index": job["index"]} if "index" in job else {}),
+        },
     )
     if last_lines:
         error.add_note("last lines of the job:\n" + "\n".join(f"  {line}" for line in last_lines))
@@ -123,6 +127,11 @@ def telling_line(lines: Sequence[str]) -> str:
     frames = [match for line in spoken[:raised] if (match := _FRAME.match(line))]
     place = f"{frames[-1][1].rpartition('/')[2]}:{frames[-1][2]}  " if frames else ""
     return place + spoken[raised].strip()
+
+
+def _who(job: Mapping[str, Any]) -> str:
+    """An element of an array has the index that it has there."""
+    return f"element {job['index']} of job {job['id']}" if "index" in job else f"job {job['id']}"
 
 
 def _slug(job: Mapping[str, Any], reported: Mapping[str, Any]) -> str:

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
 from gpulayer.contracts.states import TERMINAL_JOB_STATES
 from gpulayer.errors import GPULayerError, JobError, JobTimedOutError
-from gpulayer.sdk import accepting
 from gpulayer.sdk.failures import failure_of
 from gpulayer.sdk.values import result_of
 
 if TYPE_CHECKING:
     from gpulayer.sdk.client import Client
+    from gpulayer.sdk.mapped import Map
 
 LAST_LINES = 20
 """Lines of log that an exception carries."""
@@ -72,6 +72,20 @@ class Job:
     def exception(self, timeout: float | None = None) -> BaseException | None:
         """The exception that `result` would raise, or None."""
         return self.future().exception(timeout)
+
+    def results(
+        self,
+        *,
+        in_order: bool = True,
+        return_exceptions: bool = False,
+        progress: bool | None = None,
+    ) -> Map:
+        """Of an array or a map, what came of its elements, whoever submitted it: the same that
+        `f.map` gives. Of a retry, with what had succeeded before."""
+        from gpulayer.sdk.mapped import of_job
+
+        how = {"in_order": in_order, "return_exceptions": return_exceptions, "progress": progress}
+        return of_job(self, **how)
 
     def wait(self, timeout: float | None = None) -> Job:
         """Wait for the end, whatever it is. Raises JobTimedOutError after `timeout` seconds, and
@@ -151,12 +165,12 @@ class Job:
             if not future.done():
                 future.set_exception(error)
 
-    def _last_lines(self, found: Mapping[str, Any]) -> list[str]:
+    def _last_lines(self, found: Mapping[str, Any], index: int | None = None) -> list[str]:
         """Less the traceback that a function's runner wrote: the exception has it already."""
         reported = (found.get("result") or {}).get("error") or {}
         traceback = str(reported.get("traceback") or "").splitlines()
         try:
-            lines = list(deque(self.logs(), LAST_LINES + len(traceback)))
+            lines = list(deque(self.logs(index=index), LAST_LINES + len(traceback)))
         except GPULayerError:
             return []
         if traceback and lines[-len(traceback) :] == traceback:
@@ -170,9 +184,3 @@ class Job:
         from html import escape
 
         return f"<code>{escape(self.id)}</code> <b>{escape(str(self._found.get('state')))}</b>"
-
-
-def cancel_all(jobs: Sequence[Job]) -> None:
-    """As `Job.cancel` of each, for jobs of one client."""
-    if jobs:
-        accepting.cancel(jobs[0]._client.call, [job.id for job in jobs])

@@ -60,7 +60,8 @@ def allowing(worker_id: str, checks: Sequence[Mapping[str, Any]]) -> str | None:
 
 
 def _look_and_retry(job: Mapping[str, Any], reported: Mapping[str, Any]) -> list[str | None]:
-    return [f"gpulayer logs {job['id']}", f"gpulayer retry {job['id']}"]
+    one = "" if job.get("index") is None else f" --index {job['index']}"
+    return [f"gpulayer logs {job['id']}{one}", f"gpulayer retry {job['id']}"]
 
 
 def _no_worker(job: Mapping[str, Any], reported: Mapping[str, Any]) -> list[str | None]:

@@ -1,21 +1,23 @@
 """`@gl.remote`: a function that can also run as a job.
 
 The function itself stays what it was: `f(x)` runs here and now. `f.remote(x)` waits for a job and
-returns its value, `f.submit(x)` returns the job, `f.map(xs)` starts one job per item at once.
+returns its value, `f.submit(x)` returns the job, `f.map(xs)` makes one job of many items.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
-from gpulayer.errors import GPULayerError
-from gpulayer.sdk.client import Client, as_completed
+from gpulayer.errors import GPULayerError, UsageError
+from gpulayer.sdk.calls import written as calls_of_map
+from gpulayer.sdk.client import Client
 from gpulayer.sdk.connect import current
 from gpulayer.sdk.describe import require_known, spec_of
 from gpulayer.sdk.entrypoint import entrypoint_of
-from gpulayer.sdk.job import Job, cancel_all
+from gpulayer.sdk.job import Job
+from gpulayer.sdk.mapped import Map
 from gpulayer.sdk.values import Arguments
 
 P = ParamSpec("P")
@@ -44,7 +46,7 @@ class RemoteFunction(Generic[P, R]):
     def remote(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Run it as a job, wait, and return its value. Raises what the job raised; whatever else
         ends the wait, such as KeyboardInterrupt, cancels the job."""
-        job = self._submit([(args, kwargs)], fail_if_unschedulable=True)[0]
+        job = self._submit((args, kwargs), fail_if_unschedulable=True)
         try:
             value: R = job.result()
         except GPULayerError:
@@ -56,14 +58,35 @@ class RemoteFunction(Generic[P, R]):
 
     def submit(self, *args: P.args, **kwargs: P.kwargs) -> Job:
         """Queue it as a job."""
-        return self._submit([(args, kwargs)])[0]
+        return self._submit((args, kwargs))
 
-    def map(self, *iterables: Any, return_exceptions: bool = False) -> Map:
-        """One job per item, all submitted before this returns. As `map`, it ends with the
-        shortest iterable."""
-        calls: list[Call] = [(args, {}) for args in zip(*iterables, strict=False)]
-        jobs = self._submit(calls) if calls else []
-        return Map(jobs, return_exceptions=return_exceptions)
+    def map(
+        self,
+        *iterables: Any,
+        in_order: bool = True,
+        return_exceptions: bool = False,
+        max_parallel: int | None = None,
+        max_failures: int | None = None,
+        progress: bool | None = None,
+    ) -> Map:
+        """One job of an element for each item, submitted before this returns. As `map`, it ends
+        with the shortest iterable, and takes one item of each at a time.
+
+        `max_parallel`: how many may run at one time. `max_failures`: more of them end the job.
+        The others say how the results are read: see `Map`. Raises UsageError with the number of
+        the first item that cannot travel; nothing is then submitted.
+        """
+        limits = {"max_parallel": max_parallel, "max_failures": max_failures}
+        job, size = self._submit_array(
+            zip(*iterables, strict=False), {k: v for k, v in limits.items() if v is not None}
+        )
+        return Map(
+            [job] if job else [],
+            size=size,
+            in_order=in_order,
+            return_exceptions=return_exceptions,
+            progress=progress,
+        )
 
     def options(self, **options: Any) -> RemoteFunction[P, R]:
         """The same function with other options; those not named stay."""
@@ -77,22 +100,44 @@ class RemoteFunction(Generic[P, R]):
             arguments.flush()
         return spec
 
-    def _submit(
-        self,
-        calls: Sequence[Call],
-        *,
-        fail_if_unschedulable: bool = False,
-    ) -> list[Job]:
+    def _submit(self, call: Call, *, fail_if_unschedulable: bool = False) -> Job:
+        client, options = self._settled(fail_if_unschedulable=fail_if_unschedulable)
+        with Arguments(client._wire) as arguments:
+            spec = self._spec(*call, options, arguments)
+            arguments.flush()
+        return self._accepted(client, spec, options)
+
+    def _submit_array(
+        self, calls: Iterable[tuple[Any, ...]], limits: Mapping[str, int]
+    ) -> tuple[Job | None, int]:
+        """The array and how many elements it has; no job where there is nothing to do."""
+        if "array" in self._options:
+            raise UsageError(
+                "usage", f"{self!r} has an array already: its items are those of the map"
+            )
+        client, options = self._settled(fail_if_unschedulable=True)
+        with Arguments(client._wire) as arguments:
+            given = calls_of_map(calls, arguments)
+            if not given.count:
+                return None, 0
+            workload = self._workload(given.args, {})
+            spec = spec_of(workload, {**options, "array": {**given.array, **limits}})
+            if given.inputs:
+                spec["inputs"] = given.inputs
+            arguments.flush()
+        return self._accepted(client, spec, options), given.count
+
+    def _settled(self, *, fail_if_unschedulable: bool) -> tuple[Client, dict[str, Any]]:
+        """The plane that the options mean, and what they mean there."""
         options = self._options
         if fail_if_unschedulable and "on_unschedulable" not in options:
             options = {**options, "on_unschedulable": "fail"}
         client: Client = current(options.get("on"))
-        options = dict(client.placed(options))
-        with Arguments(client._wire) as arguments:
-            specs = [self._spec(args, kwargs, options, arguments) for args, kwargs in calls]
-            arguments.flush()
+        return client, dict(client.placed(options))
+
+    def _accepted(self, client: Client, spec: dict[str, Any], options: Mapping[str, Any]) -> Job:
         origin = {"function": self._entrypoint.origin()}
-        return client.submit_specs(specs, origin=origin, brings=options)
+        return client.submit_specs([spec], origin=origin, brings=options)[0]
 
     def _spec(
         self,
@@ -101,55 +146,17 @@ class RemoteFunction(Generic[P, R]):
         options: Mapping[str, Any],
         arguments: Arguments,
     ) -> dict[str, Any]:
-        workload: dict[str, Any] = {"kind": "function", "entrypoint": self._entrypoint.name}
         written, named, inputs = arguments.write(args, kwargs)
-        if written:
-            workload["args"] = written
-        if named:
-            workload["kwargs"] = named
-        spec = spec_of(workload, options)
+        spec = spec_of(self._workload(written, named), options)
         return {**spec, "inputs": inputs} if inputs else spec
 
-
-class Map:
-    """The jobs of one `map`, in the order of the items. Iterating gives their values in order and
-    raises where a job failed; with `return_exceptions` the exception takes the value's place."""
-
-    def __init__(self, jobs: Sequence[Job], *, return_exceptions: bool = False) -> None:
-        self.jobs = list(jobs)
-        self._return_exceptions = return_exceptions
-
-    def __len__(self) -> int:
-        return len(self.jobs)
-
-    def __iter__(self) -> Iterator[Any]:
-        for job in self.jobs:
-            job.future()  # all are watched before the first is waited for
-        for job in self.jobs:
-            if self._return_exceptions:
-                error = job.exception()
-                yield error if error is not None else job.result()
-            else:
-                yield job.result()
-
-    def failed(self) -> list[Job]:
-        """The jobs that did not succeed, once all have ended."""
-        return [job for job in self.jobs if job.exception() is not None]
-
-    def resume(self) -> Map:
-        """Give the failed items out again, as new jobs in their places. Returns itself."""
-        places = {job.id: place for place, job in enumerate(self.jobs)}
-        for job in self.failed():
-            self.jobs[places[job.id]] = job.retry()
-        return self
-
-    def cancel(self) -> None:
-        """Ask for the end of every job that has not ended."""
-        cancel_all(self.jobs)
-
-    def as_completed(self) -> Iterator[Job]:
-        """The jobs in the order in which they end."""
-        return as_completed(self.jobs)
+    def _workload(self, args: list[Any], kwargs: dict[str, Any]) -> dict[str, Any]:
+        given = {"args": args, "kwargs": kwargs}
+        return {
+            "kind": "function",
+            "entrypoint": self._entrypoint.name,
+            **{name: value for name, value in given.items() if value},
+        }
 
 
 @overload

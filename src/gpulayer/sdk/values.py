@@ -69,10 +69,10 @@ class Arguments:
         left = SPEC_BYTES
         wires = []
         for place, value in named:
-            written = _written(place, value, sink, min(INLINE_BYTES, left))
+            written = written_value(place, value, sink, min(INLINE_BYTES, left))
             left -= len(written.text)
             wires.append(written.wire)
-        inputs = self._collected(sink)
+        inputs = self.collected(sink)
         return wires[: len(args)], dict(zip(kwargs, wires[len(args) :], strict=True)), inputs
 
     def flush(self) -> None:
@@ -93,7 +93,7 @@ class Arguments:
         found = self._known.get(id(key))
         return None if found is None else found[1]
 
-    def _collected(self, sink: _Sink) -> list[dict[str, Any]]:
+    def collected(self, sink: Files) -> list[dict[str, Any]]:
         for name in sink.names:
             if name in sink.digests:
                 continue
@@ -113,13 +113,20 @@ class Arguments:
         ]
 
 
-class _Sink(values.FolderSink):
+class Files(values.FolderSink):
+    """Files that go to artifacts."""
+
+    def __init__(self, folder: str = "") -> None:
+        super().__init__(folder)
+        self.digests: dict[str, str] = {}
+
+
+class _Sink(Files):
     """The files of one call."""
 
     def __init__(self, arguments: Arguments) -> None:
-        super().__init__("")
+        super().__init__()
         self._arguments = arguments
-        self.digests: dict[str, str] = {}
 
     def store(self, ending: str, write: Callable[[BinaryIO], object], key: object = None) -> str:
         self._begin()
@@ -165,16 +172,20 @@ def written_inline(
     """Arguments that stand in the spec, whatever their size. Raises UsageError."""
     sink = values.Sink()
     return (
-        [_written(f"args[{at}]", value, sink).wire for at, value in enumerate(args)],
-        {name: _written(f"kwargs[{name!r}]", value, sink).wire for name, value in kwargs.items()},
+        [written_value(f"args[{at}]", value, sink).wire for at, value in enumerate(args)],
+        {
+            name: written_value(f"kwargs[{name!r}]", value, sink).wire
+            for name, value in kwargs.items()
+        },
     )
 
 
-def _written(
+def written_value(
     place: str, value: Any, sink: values.Sink, inline: int = SPEC_BYTES * 2
 ) -> values.Written:
+    """A value as it travels. Raises UsageError that begins with `place`."""
     try:
-        return values.encode(value, _classes(), sink, inline=inline, depth=JSON_DEPTH - 4)
+        return values.encode(value, _classes(), sink, inline=inline, depth=JSON_DEPTH - 8)
     except values.NotPortable as error:
         raise UsageError(
             "too-large" if isinstance(error, values.TooLarge) else "value-not-portable",

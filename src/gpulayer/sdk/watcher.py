@@ -12,6 +12,7 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
 from gpulayer.errors import UnreachableError
+from gpulayer.sdk.gathering import gather_seconds
 
 if TYPE_CHECKING:
     from gpulayer.sdk.client import Client
@@ -22,13 +23,6 @@ LINGER_SECONDS = 5.0
 """How long the thread stays when nothing is watched: calls often come one after another."""
 REMEMBERED = 4_096
 """Ends that are kept for who asks late; older ones are asked for again."""
-
-
-MANY = 16
-GATHER_SECONDS, GATHER_MOST_SECONDS = 0.005, 0.1
-"""For each so many jobs that are waited for, ends are left to gather that long before they are
-asked for: one exchange then brings several. Far less than the rest of them still needs, so who
-waits for all of them waits no longer, and who adds one for each that ended leaves nobody idle."""
 
 
 class Watcher:
@@ -100,9 +94,8 @@ class Watcher:
             for found in ended:
                 for job, future in self._came(found):
                     job.settle(found, future)
-            if len(self._watched) >= MANY:
-                gathering = len(self._watched) // MANY * GATHER_SECONDS
-                self._closed.wait(min(gathering, GATHER_MOST_SECONDS))
+            if gathering := gather_seconds(len(self._watched)):
+                self._closed.wait(gathering)
             with self._lock:
                 if not self._watched and not self._lock.wait_for(self._is_wanted, LINGER_SECONDS):
                     self._thread = None

@@ -6,6 +6,7 @@ The law: `decode(encode(x)) == x` with equal types all the way down, or `encode`
     plain JSON   travels as it is
     the rest     {"$gpulayer": 1, "value": TAGGED}; or "text": TAGGED as text, where it is deep; or
                  "file": NAME of a file that holds it, where it is large
+    calls of a map are in `calls`
     TAGGED       JSON in which an object with one key that starts with `$` is a value of another
                  type, as `writing` and `reading` list them; numpy, torch and Arrow values stand
                  beside it in formats of their own: see `blobs`
@@ -16,6 +17,7 @@ name of its own, which is why its imports are relative.
 
 from __future__ import annotations
 
+from .calls import CallsFile, calls_in, the_call
 from .folder import FOLDER, FolderSink, FolderSource
 from .limits import KEY, NotPortable, TooLarge, Unreadable
 from .naming import Classes
@@ -25,6 +27,7 @@ from .writing import Sink, Written, encode
 __all__ = [
     "FOLDER",
     "KEY",
+    "CallsFile",
     "Classes",
     "FolderSink",
     "FolderSource",
@@ -34,7 +37,9 @@ __all__ = [
     "TooLarge",
     "Unreadable",
     "Written",
+    "calls_in",
     "decode",
     "encode",
     "is_tagged",
+    "the_call",
 ]

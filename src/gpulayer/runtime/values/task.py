@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from .calls import opened
 from .folder import FOLDER, FolderSink, FolderSource
 from .limits import NotPortable, TooLarge, Unreadable
 from .naming import Classes
@@ -35,6 +36,12 @@ class TaskValues:
     ) -> tuple[list[Any], dict[str, Any]]:
         """Raises Refused. `inputs`: the job's input folder."""
         source = FolderSource(os.path.join(inputs, FOLDER))
+        try:
+            args = opened(args, source)
+        except Unreadable as error:
+            raise Refused(
+                "value-not-portable", "its item cannot be read: {}".format(error)
+            ) from None
         return (
             [self._argument("args[{}]".format(at), args[at], source) for at in range(len(args))],
             {
