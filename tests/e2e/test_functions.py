@@ -289,27 +289,6 @@ def test_a_function_may_end_its_process(programs: Programs) -> None:
     assert said == "failed 7\n"
 
 
-def test_failed_items_of_a_map_are_tried_again_in_their_places(programs: Programs) -> None:
-    said = programs.run("""
-        import os, gpulayer as gl
-
-        @gl.remote
-        def once(x):
-            if x == 2 and not os.path.exists("seen"):
-                open("seen", "w").close()
-                raise ValueError(x)
-            return x * 10
-
-        if __name__ == "__main__":
-            done = once.map([1, 2, 3])
-            print(len(done), [type(job).__name__ for job in done.failed()])
-            print(list(done.resume()))
-            bad = once.map([2], return_exceptions=True)
-            print(list(bad))
-    """)
-    assert said == "3 ['Job']\n[10, 20, 30]\n[20]\n"
-
-
 # --- values ---------------------------------------------------------------------------------
 
 

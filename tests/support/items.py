@@ -1,0 +1,36 @@
+"""Functions for maps. What they import is little, since each element of a cold job imports it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from typing import Any
+
+import gpulayer as gl
+
+
+@gl.remote
+def pair(*values: Any) -> Any:
+    return values
+
+
+@gl.remote
+def given(value: Any) -> Any:
+    if value == "raise":
+        raise ValueError("a bad item")
+    if value == "exit":
+        sys.exit(7)
+    if value == "die":
+        print("its last words", flush=True)
+        os.kill(os.getpid(), signal.SIGKILL)
+    return {"nan": float("nan"), "type": object}.get(value, value)
+
+
+@gl.remote
+def opened(fifo: str) -> str:
+    """Waits until somebody writes into it."""
+    if not fifo:
+        return "at once"
+    with open(fifo) as file:
+        return file.read()
