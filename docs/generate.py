@@ -23,6 +23,8 @@ from gpulayer.cli.table import FLAGS, VERBS, Flag, Verb
 from gpulayer.contracts import keeping, limits, schema
 from gpulayer.contracts.notyet import _VALUES as NOT_YET
 from gpulayer.contracts.states import JOB_TRANSITIONS, TASK_TRANSITIONS
+from gpulayer.sdk.elements import Element
+from gpulayer.sdk.mapped import Map
 from gpulayer.slugs import SLUGS
 
 REFERENCE = Path(__file__).parent / "reference"
@@ -120,9 +122,10 @@ def python() -> str:
         told = inspect.getdoc(found) if callable(found) else "The version, as text."
         called = f"{name}{_signature(found)}" if inspect.isroutine(found) else name
         lines.append(f"| `gl.{called}` | {_cell((told or '').split(chr(10) * 2)[0])} |")
-    for name in ("Job", "RemoteFunction", "Client"):
-        lines += ["", f"## {name}", "", "| member | what it does |", "|---|---|"]
-        for member, found in _members(getattr(gpulayer, name)).items():
+    kinds = (gpulayer.Job, gpulayer.RemoteFunction, Map, Element, gpulayer.Client)
+    for kind in kinds:
+        lines += ["", f"## {kind.__name__}", "", "| member | what it does |", "|---|---|"]
+        for member, found in _members(kind).items():
             told = inspect.getdoc(found.fget if isinstance(found, property) else found)
             called = member if isinstance(found, property) else f"{member}()"
             if member[0] != "_" and told and (callable(found) or isinstance(found, property)):
