@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from gpulayer.sdk.async_client import AsyncClient
     from gpulayer.sdk.client import Client, as_completed, gather
     from gpulayer.sdk.connect import connect
+    from gpulayer.sdk.executor import Executor
     from gpulayer.sdk.failures import RemoteError
     from gpulayer.sdk.job import Job
     from gpulayer.sdk.remote import RemoteFunction, remote
@@ -58,6 +59,7 @@ _HOME = {
     **dict.fromkeys(_ERRORS, "gpulayer.errors"),
     "AsyncClient": "gpulayer.sdk.async_client",
     "Client": "gpulayer.sdk.client",
+    "Executor": "gpulayer.sdk.executor",
     "Job": "gpulayer.sdk.job",
     "RemoteError": "gpulayer.sdk.failures",
     "RemoteFunction": "gpulayer.sdk.remote",
@@ -76,7 +78,7 @@ _HOME = {
 }
 
 __all__ = [
-    "AsyncClient", "Client", "GPULayerError", "Job", "JobCancelledError", "JobError",
+    "AsyncClient", "Client", "Executor", "GPULayerError", "Job", "JobCancelledError", "JobError",
     "JobFailedError", "JobLostError", "JobTimedOutError", "NotFoundError", "PreparationError",
     "RefusedError", "RemoteError", "RemoteFunction", "SchedulingError", "SpecError",
     "StorageError", "UnreachableError", "UsageError", "__version__", "as_completed", "connect",

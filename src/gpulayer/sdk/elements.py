@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from gpulayer.clock import SystemClock
 from gpulayer.errors import GPULayerError, JobCancelledError
 from gpulayer.sdk.failures import failure_of
 from gpulayer.sdk.gathering import gather_seconds
@@ -100,10 +101,17 @@ class Element:
         }
 
 
-def ended(job: Job, *, by_end: bool = False, progress: Progress | None = None) -> Iterator[Element]:
+def ended(
+    job: Job,
+    *,
+    by_end: bool = False,
+    end: float | None = None,
+    progress: Progress | None = None,
+) -> Iterator[Element]:
     """Each once it has ended: by index, or as they end. Those that were never given out are told
-    too, as cancelled. What was read before a plane went is not asked for again."""
-    yield from _pages(job, progress, {"order": "end"} if by_end else {"ended": 1})
+    too, as cancelled. What was read before a plane went is not asked for again. Raises TimeoutError
+    where one has not ended at `end` of the monotonic clock."""
+    yield from _pages(job, progress, {"order": "end"} if by_end else {"ended": 1}, end)
     if by_end:
         left = _pages(job, None, {"state": "cancelled"})
         yield from (element for element in left if not element.attempt)
@@ -115,12 +123,15 @@ def in_state(job: Job, *states: str) -> Iterator[Element]:
         yield from _pages(job, None, {"state": state})
 
 
-def _pages(job: Job, progress: Progress | None, query: Mapping[str, Any]) -> Iterator[Element]:
+def _pages(
+    job: Job, progress: Progress | None, query: Mapping[str, Any], end: float | None = None
+) -> Iterator[Element]:
     client, left = job._client, 0
     place: dict[str, int] = {}
     waits = "state" not in query
-    park = progress.pause_seconds if progress is not None else PARK_SECONDS
+    most = progress.pause_seconds if progress is not None else PARK_SECONDS
     while True:
+        park = most if end is None else min(most, max(0.0, end - SystemClock().monotonic()))
         asked: dict[str, Any] = {**query, **place}
         if waits:
             asked |= {"wait": park, "gather": gather_seconds(left)}
@@ -134,4 +145,6 @@ def _pages(job: Job, progress: Progress | None, query: Mapping[str, Any]) -> Ite
             yield Element(job, row)
         if page["next"] is None:
             return
+        if end is not None and not page["elements"] and SystemClock().monotonic() >= end:
+            raise TimeoutError(f"{left} elements of {job.id} have not ended")
         place = {"after": page["next"]} if page["next"] >= 0 else {}

@@ -12,7 +12,7 @@ import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from types import FunctionType
+from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any
 
 from gpulayer.errors import UsageError
@@ -46,7 +46,10 @@ class Entrypoint:
 
 
 def entrypoint_of(function: Callable[..., Any]) -> Entrypoint:
-    """The entrypoint of a module-level function. Raises `function-not-importable`."""
+    """The entrypoint of a function of a module. Raises `function-not-importable`."""
+    if isinstance(function, BuiltinFunctionType) and isinstance(function.__self__, ModuleType):
+        name = f"{function.__self__.__name__}:{function.__name__}"
+        return Entrypoint(name, None, ())  # of Python itself, or of what is installed there too
     if not isinstance(function, FunctionType):
         raise _refused(function, "it is not a plain function", "wrap it in a def")
     name = function.__qualname__

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
+from gpulayer.clock import SystemClock
 from gpulayer.contracts.elements import grid_of
 from gpulayer.errors import UsageError
 from gpulayer.sdk.elements import Element, ended, in_state
@@ -61,10 +62,23 @@ class Map:
             error = element.exception() if self._return_exceptions else None
             yield element.result() if error is None else error
 
-    def as_completed(self) -> Iterator[Element]:
+    def elements(self, *, timeout: float | None = None) -> Iterator[Element]:
+        """The elements in the order of the items, each once it has ended. Raises TimeoutError
+        where one has not so many seconds after this call."""
+        end = None if timeout is None else SystemClock().monotonic() + timeout
+        return self._read(by_end=False, end=end)
+
+    def as_completed(self, *, timeout: float | None = None) -> Iterator[Element]:
         """The elements in the order in which they end: each with its `index`, `state`, `result()`,
         `exception()` and `logs()`."""
-        return self._read(by_end=True)
+        end = None if timeout is None else SystemClock().monotonic() + timeout
+        return self._read(by_end=True, end=end)
+
+    def wait(self) -> Map:
+        """Wait until all have ended, however."""
+        if self._jobs:
+            self._jobs[-1].wait()
+        return self
 
     def failed(self) -> list[Element]:
         """The elements that did not succeed, by index, once all have ended."""
@@ -88,13 +102,13 @@ class Map:
     def __repr__(self) -> str:
         return f"<Map of {self._size} items{f', job {self.job.id}' if self.job else ''}>"
 
-    def _read(self, *, by_end: bool) -> Iterator[Element]:
+    def _read(self, *, by_end: bool, end: float | None = None) -> Iterator[Element]:
         if not self._jobs:
             return
         *before, last = self._jobs
         bar = on_terminal(last.name, self._progress)
         parts = [in_state(job, "succeeded") for job in before if job.status != "succeeded"]
-        parts.append(_shown(ended(last, by_end=by_end, progress=bar), bar))
+        parts.append(_shown(ended(last, by_end=by_end, end=end, progress=bar), bar))
         whole = iter(part for one in parts for part in one)
         if not by_end and before:
             whole = heapq.merge(*parts, key=attrgetter("index"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import os
 
 import pytest
@@ -32,6 +33,12 @@ def test_a_function_of_a_package_is_found_from_above_the_package() -> None:
     assert entrypoint_of(parseaddr).sys_path == (os.path.dirname(os.__file__),)
 
 
+def test_a_function_that_is_built_in_is_found_wherever_its_module_is() -> None:
+    found = entrypoint_of(math.sqrt)
+    assert (found.name, found.origin()) == ("math:sqrt", {})
+    assert entrypoint_of(print).name == "builtins:print"
+
+
 def _nested() -> object:
     def inner() -> None: ...
 
@@ -39,7 +46,7 @@ def _nested() -> object:
 
 
 @pytest.mark.parametrize(
-    "function", [lambda: 1, _nested(), Thing.method, functools.partial(square, 1), print, Thing]
+    "function", [lambda: 1, _nested(), Thing.method, functools.partial(square, 1), [].append, Thing]
 )
 def test_what_has_no_name_to_import_is_refused(function: object) -> None:
     with pytest.raises(UsageError) as caught:
