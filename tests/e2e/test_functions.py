@@ -201,7 +201,7 @@ def test_an_interactive_session(programs: Programs) -> None:
         ("f = gl.remote(lambda x: x)", "a lambda has no name"),
         ("def g():\n    @gl.remote\n    def f(x): ...\ng()", "inside another function"),
         ("class A:\n    @gl.remote\n    def f(self): ...", "belongs to a class"),
-        ("f = gl.remote(print)", "not a plain function"),
+        ("f = gl.remote([].append)", "not a plain function"),
     ],
 )
 def test_what_cannot_be_found_by_name_is_refused_where_it_is_written(
