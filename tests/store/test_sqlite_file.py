@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from gpulayer.contracts.changes import Changes
+from gpulayer.contracts.changes import Changes, TaskUpdate
 from gpulayer.contracts.ids import JobId
 from gpulayer.contracts.records import Event, Job, Output, Progress, Result, Task, Worker
 from gpulayer.contracts.states import JOB_TRANSITIONS, TASK_TRANSITIONS
@@ -22,7 +22,7 @@ from gpulayer.storage import Store, Tx
 from gpulayer.storage.migrations import schema_files
 from gpulayer.storage.sqlite import as_ours, lost_sync, migrate, open_writer
 from gpulayer.storage.tasks import TaskReads
-from tests.support.records import a_job, apply, run_through, submission, submit
+from tests.support.records import a_job, apply, place, run_through, submission, submit
 
 
 def test_only_the_owner_can_read_the_file(path: str):
@@ -321,9 +321,41 @@ def test_a_database_without_preparations_goes_on_with_its_tasks(path: str):
 
 def _without_arrays(connection: sqlite3.Connection) -> None:
     """As schema 4 was."""
+    _without_worlds(connection)
     connection.execute("DROP TABLE arrays")
     connection.execute("DROP TABLE array_chunks")
     connection.execute("ALTER TABLE jobs DROP COLUMN elements")
+
+
+def test_a_database_without_worlds_goes_on_with_its_tasks(path: str):
+    store = Store(path)
+    run_through(store, "train-1")
+    with store.read() as reader:
+        before = reader.tasks(JobId("train-1"))
+    assert [task.world for task in before] == [None]
+    store.close()
+    connection = sqlite3.connect(path)
+    _without_worlds(connection)
+    connection.execute("PRAGMA user_version = 5")
+    connection.commit()
+    connection.close()
+    again = Store(path)
+    with again.read() as reader:
+        assert reader.tasks(JobId("train-1")) == before
+        assert reader.worlds() == reader.digests_in_use() == frozenset()
+    submit(again, a_job("next-1"))
+    task = place(again, "next-1")
+    world = TaskUpdate(task.id, task.state, {"world": "a" * 64})
+    assert apply(again, Changes(task_updates=(world,)))
+    with again.read() as reader:
+        assert reader.worlds_of(JobId("next-1")) == ["a" * 64]
+        assert reader.worlds() == reader.digests_in_use() == {"a" * 64}
+    again.close()
+
+
+def _without_worlds(connection: sqlite3.Connection) -> None:
+    """As schema 5 was."""
+    connection.execute("ALTER TABLE tasks DROP COLUMN world")
 
 
 def test_a_database_without_arrays_goes_on_with_its_jobs_and_takes_one(path: str):

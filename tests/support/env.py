@@ -235,6 +235,12 @@ class Env:
         worker.register()
         return worker
 
+    @property
+    def digests_in_use(self) -> frozenset[str]:
+        """Artifacts that no collection may take."""
+        with self.store.read() as reader:
+            return frozenset(reader.digests_in_use())
+
     def submit(
         self,
         *argv: str,

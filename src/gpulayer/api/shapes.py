@@ -96,7 +96,7 @@ COMPONENTS: Mapping[str, Mapping[str, str]] = {
         "submitted_at": "float",
         **dict.fromkeys(("not_before", "started_at", "finished_at"), _TIME),
         **dict.fromkeys(("cancel_requested_at", "disconnected_since"), _TIME),
-        **dict.fromkeys(("worker", "phase", "task_id", "retry_of"), "str | None"),
+        **dict.fromkeys(("worker", "phase", "task_id", "retry_of", "world"), "str | None"),
         "gpus": "tuple[str, ...]",
         "nodes": "tuple[Node, ...]",
         **dict.fromkeys(("spec", "origin"), _OBJECT),
@@ -109,7 +109,7 @@ COMPONENTS: Mapping[str, Mapping[str, str]] = {
     "Node": {
         "node": "int",
         **dict.fromkeys(("state", "reason", "task_id"), "str"),
-        "worker": "str | None",
+        **dict.fromkeys(("worker", "world"), "str | None"),
         "exit_code": "int | None",
         "gpus": "tuple[str, ...]",
     },

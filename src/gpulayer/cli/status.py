@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from gpulayer.api.paths import job_path
+from gpulayer.api.wire import Wire
 from gpulayer.cli import render
 from gpulayer.cli.carry import left_words
 from gpulayer.cli.session import connect, options
@@ -18,17 +19,31 @@ from gpulayer.contracts.durations import duration_text, preparation_text
 
 @click.command("status")
 @click.argument("job", default="last")
-@options("json", "quiet")
-def command(job: str, as_json: bool, quiet: bool) -> None:
+@options("provenance", "json", "quiet")
+def command(job: str, provenance: bool, as_json: bool, quiet: bool) -> None:
     """Show one job: an id, the beginning of one, a name, or `last`."""
-    found = connect().call("GET", job_path(job))
-    if as_json:
+    wire = connect()
+    found = wire.call("GET", job_path(job))
+    if provenance:
+        _account(wire, found, as_json=as_json)
+    elif as_json:
         render.json_document({"job": found})
     elif quiet:
         render.data(found["state"])
     else:
         for name, value in facts(found, SystemClock().now()):
             render.data(f"{name + ':':<11} {render.plain(value)}")
+
+
+def _account(wire: Wire, job: Mapping[str, Any], *, as_json: bool) -> None:
+    from gpulayer.sdk.provenance import lines, provenance
+
+    told = provenance(wire, job)
+    if as_json:
+        render.json_document({"provenance": told})
+        return
+    for name, value in lines(told):
+        render.data(f"{name + ':':<12} {render.plain(value)}")
 
 
 def facts(job: Mapping[str, Any], now: float) -> Iterator[tuple[str, str]]:

@@ -180,6 +180,8 @@ class TaskReport(Message):
     """With the start of node 0 of a gang: where the others find it."""
     preparation: Preparation | None = None
     """With its start, or its end, where there was something to prepare."""
+    world: str = ""
+    """The same: digest of the artifact that says what it runs in (`worker.worlds`)."""
 
 
 @dataclass(frozen=True, slots=True)

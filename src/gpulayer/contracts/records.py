@@ -131,6 +131,8 @@ class Task:
     """Of node 0 of a gang: where its nodes meet, once its worker has said."""
     preparation: Mapping[str, Any] | None = None
     """A `messages.Preparation` as JSON, where there was something to prepare."""
+    world: str | None = None
+    """Digest of the artifact that says what it ran in; None: its worker has not said."""
     ending: Mapping[str, Any] | None = None
     """Of an ended node of a gang: what the job's end needs of it, once all have ended."""
 

@@ -33,6 +33,8 @@ def array_json(reader: Reader, job: Job, *, with_failed: bool) -> dict[str, Any]
         bad = _positions(reader.bad_chunks(job.id, FAILED_SHOWN), elements.BAD)
         grid = elements.grid_of(job.spec)
         found["failed_indices"] = [grid.index(at) for at in islice(bad, FAILED_SHOWN)]
+    if with_failed:
+        found["worlds"] = reader.worlds_of(job.id)
     return found
 
 

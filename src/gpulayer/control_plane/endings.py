@@ -31,6 +31,7 @@ def end_task(
     *,
     log_size: int = 0,
     log_complete: bool = False,
+    world: str = "",
 ) -> set[str]:
     """Topics to publish after the commit."""
     job = tx.job(task.job_id)
@@ -40,28 +41,31 @@ def end_task(
     topics = {job_topic(job.id), ANY_JOB}
     if job.elements is not None:
         changes = elements.ended(tx, job, task, end, now, ids.uniform(), **how)
-        commit(tx, changes)
+        commit(tx, rules.in_world(changes, task, world))
         if any("cancel_mode" in update.values for update in changes.job_updates):
             topics |= {worker_topic(other.worker_id) for other in tx.live_tasks(job_id=job.id)}
     elif gangs.is_gang(job):
         others = gangs.peers(tx.tasks(job.id), task)
-        commit(tx, gangs.ended(job, task, others, end, now, ids.uniform(), **how))
+        changes = gangs.ended(job, task, others, end, now, ids.uniform(), **how)
+        commit(tx, rules.in_world(changes, task, world))
         topics |= {worker_topic(other.worker_id) for other in others}
     else:
-        commit(tx, rules.ended(job, task, end, now, ids.uniform(), **how))
+        changes = rules.ended(job, task, end, now, ids.uniform(), **how)
+        commit(tx, rules.in_world(changes, task, world))
     return topics
 
 
-def start_task(tx: Tx, task: Task, started_at: float, now: float) -> set[str]:
+def start_task(tx: Tx, task: Task, started_at: float, now: float, world: str = "") -> set[str]:
     """Topics to publish after the commit."""
     job = tx.job(task.job_id)
     if job is None:
         return set()
     if gangs.is_gang(job):
         others = gangs.peers(tx.tasks(job.id), task)
-        commit(tx, gangs.started(job, task, others, started_at, now))
+        changes = gangs.started(job, task, others, started_at, now)
     else:
-        commit(tx, rules.started(job, task, started_at, now))
+        changes = rules.started(job, task, started_at, now)
+    commit(tx, rules.in_world(changes, task, world))
     return {job_topic(job.id)}
 
 

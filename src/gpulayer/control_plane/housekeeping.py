@@ -252,6 +252,7 @@ class Housekeeping:
                 stay = [job.id for job in kept if job.id not in spent]
                 saved = (c.files for job_id in stay for c in reader.checkpoints(job_id))
                 left = left.union(*map(digests_of, saved))
+                left |= reader.worlds()  # those of the going too: a little less is told to go
                 named = frozenset(left.union(*(digests_named(job.spec) for job in kept)))
         return [
             (digest, size)

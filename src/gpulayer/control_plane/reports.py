@@ -196,10 +196,11 @@ class Reports:
                 now,
                 log_size=log_size,
                 log_complete=here >= log_size,
+                world=news.world,
             )
             notes.recorded.append(task.id)
         elif task.state is TaskState.ASSIGNED and news.started_at is not None:
-            notes.topics |= start_task(tx, task, news.started_at, now)
+            notes.topics |= start_task(tx, task, news.started_at, now, news.world)
         elif news.phase is not None and news.phase != task.phase:
             update = TaskUpdate(task.id, task.state, {"phase": news.phase})
             commit(tx, Changes(task_updates=(update,)))

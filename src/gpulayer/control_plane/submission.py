@@ -38,12 +38,14 @@ from gpulayer.errors import NotFoundError, RefusedError, UsageError
 _SUFFIX = 8
 _INTERPRETER = dict.fromkeys(("path", "version", "why"), "str | None")
 _FUNCTION = {"sys_path": "tuple[str, ...] | None"}
+_CODE = {"commit": "str", "dirty": "bool"}
 _ORIGIN = {
     **dict.fromkeys(("attach_id", "cwd", "host", "user", "argv_text"), "str | None"),
     **dict.fromkeys(("session", "parent_job"), "str | None"),
-    **dict.fromkeys(("interpreter", "function"), "Mapping[str, Any] | None"),
+    **dict.fromkeys(("interpreter", "function", "code"), "Mapping[str, Any] | None"),
     **dict.fromkeys(("visible_gpus", "data"), "tuple[str, ...] | None"),
 }
+_PARTS = {"interpreter": _INTERPRETER, "function": _FUNCTION, "code": _CODE}
 _MODES = ("int", "term", "kill")
 
 
@@ -291,7 +293,7 @@ class SubmissionDesk:
 def fitted_origin(given: Mapping[str, Any]) -> Mapping[str, Any]:
     """What is read of an origin holds what it should. UsageError where it does not."""
     fitted("the origin", given, _ORIGIN)
-    for name, kinds in (("interpreter", _INTERPRETER), ("function", _FUNCTION)):
+    for name, kinds in _PARTS.items():
         fitted(f"the origin's {name}", given.get(name) or {}, kinds)
     return given
 

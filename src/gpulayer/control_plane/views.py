@@ -57,12 +57,14 @@ def job_json(
                 "reason": one.reason,
                 "exit_code": one.exit_code,
                 "gpus": list(one.gpus),
+                "world": one.world,
                 "task_id": one.id,
             }
             for one, where in nodes
         ],
         "phase": task.phase if task else None,
         "preparation": task.preparation if task else None,
+        "world": task.world if task else None,
         "disconnected_since": task.disconnected_since if task and not job.finished_at else None,
         "task_id": task.id if task else None,
         "retry_of": job.retry_of,

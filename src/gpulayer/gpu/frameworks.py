@@ -52,7 +52,9 @@ def frameworks(folders: Iterable[Path], drivers: Drivers) -> dict[str, str]:
     found: dict[str, str] = {}
     torch: Path | None = None
     for folder in folders:
-        for name, version in _distributions(folder):
+        for name, version in distributions(folder):
+            name = "cupy" if re.fullmatch(r"cupy-(cuda|rocm).*", name) else name
+            name = _OTHER_NAMES.get(name, name)
             if name in FRAMEWORKS and name not in found:
                 found[name] = version
                 torch = folder / "torch" if name == "torch" else torch
@@ -65,7 +67,8 @@ def frameworks(folders: Iterable[Path], drivers: Drivers) -> dict[str, str]:
     return dict(sorted(found.items()))
 
 
-def _distributions(folder: Path) -> list[tuple[str, str]]:
+def distributions(folder: Path) -> list[tuple[str, str]]:
+    """Normalised name and version of each that is recorded in a folder of packages."""
     try:
         names = os.listdir(folder)
     except OSError:
@@ -77,9 +80,7 @@ def _distributions(folder: Path) -> list[tuple[str, str]]:
             match.group(3) == "dist" and not (folder / entry / "METADATA").exists()
         ):
             continue
-        name = re.sub(r"[-_.]+", "-", match.group(1)).lower()
-        name = "cupy" if re.fullmatch(r"cupy-(cuda|rocm).*", name) else name
-        found.append((_OTHER_NAMES.get(name, name), match.group(2)))
+        found.append((re.sub(r"[-_.]+", "-", match.group(1)).lower(), match.group(2)))
     return found
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from gpulayer.sdk.folder import working_folder
 from gpulayer.sdk.origin import TEXT_CHARACTERS, user_name
+from gpulayer.sdk.repository import commit_of
 
 
 def far_origin(argv: Sequence[str] = ()) -> dict[str, Any]:
@@ -22,6 +23,8 @@ def far_origin(argv: Sequence[str] = ()) -> dict[str, Any]:
         "host": os.uname().nodename,
         "user": user_name(),
     }
+    if code := commit_of(str(found["cwd"])):
+        found["code"] = code
     if argv:
         found["argv_text"] = shlex.join(argv)[:TEXT_CHARACTERS]
     if parent := os.environ.get("GPULAYER_JOB_ID"):

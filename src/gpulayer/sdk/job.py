@@ -133,6 +133,20 @@ class Job:
         """The scheduler's decision: each worker, each check, needed and had."""
         return dict(self._client.call("GET", self._client.path(self.id, "decision")))
 
+    def provenance(self) -> dict[str, Any]:
+        """What it was and what it ran in, exactly: code, inputs, image, packages, devices, by
+        digest where there is one; names of variables and secrets, and no value of any."""
+        from gpulayer.sdk.provenance import provenance
+
+        return provenance(self._client._wire(), self.refresh())
+
+    def diff(self, after: Job) -> dict[str, Any]:
+        """What differs between this job and another: {differences: [{part, name, before, after,
+        lines}], unknown: [what could not be compared]}."""
+        from gpulayer.sdk.comparing import compared
+
+        return compared(self._client._wire(), self.refresh(), after.refresh()).to_json()
+
     def cancel(self, *, now: bool = False) -> None:
         """Ask for its end: TERM, then KILL after ten seconds; `now`: KILL. Twice is once."""
         body = {"mode": "kill" if now else "term"}

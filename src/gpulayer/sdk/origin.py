@@ -19,11 +19,14 @@ from gpulayer.contracts.data_sets import PREFIX
 from gpulayer.sdk import world
 from gpulayer.sdk.folder import working_folder
 from gpulayer.sdk.places import Places
+from gpulayer.sdk.repository import commit_of
 
 if TYPE_CHECKING:
     from gpulayer.runtime.frames import Connection
 
 TEXT_CHARACTERS = 500
+COMMIT_SECONDS = 5.0
+"""How old the commit may be that a program's jobs tell: asking git costs as much as ten jobs."""
 SURE_SECONDS = 4.0
 """How long the supervisor needs no reminder of an envelope; it keeps each for ten (runtime)."""
 
@@ -37,6 +40,8 @@ def origin_of(seen: world.World, argv: Sequence[str] = ()) -> dict[str, Any]:
         "user": user_name(),
         "tty": os.isatty(1),
     }
+    if code := commit_of(str(found["cwd"])):
+        found["code"] = code
     if argv:
         found["argv_text"] = shlex.join(argv)[:TEXT_CHARACTERS]
     if seen.visible_gpus is not None:
@@ -81,6 +86,8 @@ class Submitter:
         self._lock = threading.Lock()
         self._supervisor: Connection | None = None
         self._known: tuple[Any, dict[str, Any], str] | None = None
+        self._code: tuple[float, dict[str, Any]] = (float("-inf"), {})
+        """When the commit was last looked at, and what was found."""
         self._clock = SystemClock()
         self._given = float("-inf")
         """When the supervisor was last told of the envelope."""
@@ -94,7 +101,7 @@ class Submitter:
             mark = (working_folder(), sys.executable, tuple(os.environb.items()))
             if self._known is None or self._known[0] != mark or not self._is_kept(self._known[2]):
                 self._known = (mark, *self._register())
-            return {**self._known[1], **extra}, self._known[2]
+            return {**self._known[1], **self._commit(), **extra}, self._known[2]
 
     def again(self, origin: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
         """The origin and envelope of another try of a job, in that job's folder."""
@@ -122,13 +129,22 @@ class Submitter:
                 self._supervisor.close()
                 self._supervisor = None
 
+    def _commit(self) -> dict[str, Any]:
+        now = self._clock.monotonic()
+        if now >= self._code[0] + COMMIT_SECONDS:
+            code = commit_of(working_folder())
+            self._code = self._clock.monotonic(), {"code": code} if code else {}
+        return self._code[1]
+
     def _register(self) -> tuple[dict[str, Any], str]:
         seen = world.of_program()
         try:
             envelope = self._give(seen)
         finally:
             seen.close()
-        return origin_of(seen), envelope
+        made = origin_of(seen)
+        self._code = self._clock.monotonic(), {"code": made.pop("code")} if "code" in made else {}
+        return made, envelope
 
     def _give(self, seen: world.World) -> str:
         supervisor, self._envelope_id = world.give_envelope(self._places, seen)

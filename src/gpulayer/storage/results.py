@@ -38,6 +38,11 @@ _ENDED_OF = (
     ' AND (jobs.elements IS NULL OR results."index" < 0) ORDER BY results.seq LIMIT ?'
 )
 _DIGESTS = "SELECT DISTINCT digest FROM outputs"
+_WORLDS = "SELECT DISTINCT world FROM tasks WHERE world IS NOT NULL"
+_WORLDS_OF = (
+    "SELECT DISTINCT world FROM tasks WHERE job_id = ? AND world IS NOT NULL ORDER BY world LIMIT ?"
+)
+WORLDS_TOLD = 16
 _NAMING = "SELECT spec FROM jobs WHERE spec LIKE ?"
 
 
@@ -79,11 +84,19 @@ class ResultReads(CheckpointReads):
             for row in self._all(_ENDED_OF, after, plain_text(session), limit)
         ]
 
+    def worlds(self) -> frozenset[Digest]:
+        """What tasks ran in. Costs the length of their table."""
+        return frozenset(row[0] for row in self._all(_WORLDS))
+
+    def worlds_of(self, job_id: JobId) -> list[Digest]:
+        """What a job's tasks ran in; the first `WORLDS_TOLD` of many."""
+        return [row[0] for row in self._all(_WORLDS_OF, job_id, WORLDS_TOLD)]
+
     def digests_in_use(self) -> frozenset[Digest]:
-        """Artifacts that a job's spec, output or checkpoint still names."""
+        """Artifacts that a job's spec, output, world or checkpoint still names."""
         left = {row[0] for row in self._all(_DIGESTS)}
         specs = (json.loads(row[0]) for row in self._all(_NAMING, f"%{ADDRESS}%"))
-        return self._digests_of_checkpoints().union(left, *map(digests_named, specs))
+        return self._digests_of_checkpoints().union(left, self.worlds(), *map(digests_named, specs))
 
 
 class ResultWrites(Writes):

@@ -193,8 +193,8 @@ class Agent:
         match event:
             case heard.TaskEntered(_, run, phase) if run == slot.run:
                 slot.entered = phase
-            case heard.TaskStarted(_, run, at, rendezvous, preparation) if run == slot.run:
-                return self.slots.started(slot, at, now, rendezvous, preparation)
+            case heard.TaskStarted() if event.run == slot.run:
+                return self.slots.started(slot, event, now)
             case heard.TaskRefused(_, run, ending) if run == slot.run:
                 self.slots.refused(slot, ending)
             case heard.LogRead(_, offset, data, raw):

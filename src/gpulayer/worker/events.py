@@ -92,6 +92,8 @@ class TaskStarted:
     """Of node 0 of a gang: where the others find it."""
     preparation: Preparation | None = None
     """Where there was something to prepare."""
+    world: str = ""
+    """Digest of what says where it runs; see `worlds`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from gpulayer.contracts.capabilities import Interpreter
+from gpulayer.contracts.capabilities import Interpreter, WorkerCapabilities
 from gpulayer.gpu.discovery import discover_fast, discover_gpus, with_gpus
 from gpulayer.gpu.frameworks import Drivers
 from gpulayer.gpu.interpreters import describe, find_interpreters
@@ -58,6 +58,10 @@ class ThisMachine:
         if engines is None or not engines.programs:
             self._known = dataclasses.replace(self._known, containers="", containers_note="neither")
         self._has_sign = self._known.gpus is None
+
+    @property
+    def known(self) -> WorkerCapabilities:
+        return self._known
 
     def at_once(self) -> dict[str, Any]:
         """What is known without asking anybody."""

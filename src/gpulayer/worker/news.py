@@ -56,9 +56,9 @@ def gather(
             size += _size(news[-1])
         elif _has_start(slot) and now >= slot.started_seen + START_NEWS_SECONDS:
             start = (slot.task_id, slot.fence, slot.phase, slot.started_at)
-            news.append(
-                TaskReport(*start, rendezvous=slot.rendezvous, preparation=slot.preparation)
-            )
+            where = slot.rendezvous
+            took, world = slot.preparation, slot.world
+            news.append(TaskReport(*start, rendezvous=where, preparation=took, world=world))
         elif _has_entered(slot):
             news.append(TaskReport(slot.task_id, slot.fence, slot.entered))
     return tuple(news)
@@ -93,6 +93,7 @@ def _end(slot: Slot) -> TaskReport:
         slot.log.size,
         base64.b64encode(held).decode() if held else None,
         preparation=slot.preparation,
+        world=slot.world,
     )
 
 

@@ -32,6 +32,7 @@ from gpulayer.worker.steps import leftovers
 from gpulayer.worker.streams import Streams
 from gpulayer.worker.supervisor_link import SupervisorLink
 from gpulayer.worker.task_runner import TaskRunner
+from gpulayer.worker.worlds import Worlds
 
 LOOK_SECONDS = 1.0
 DISCOVER_SECONDS = 60.0
@@ -156,6 +157,7 @@ class Worker:
                 secrets_allowed=self._book,
                 environments=self._environments,
                 images=self._images,
+                worlds=Worlds(name or capabilities["hostname"], lambda: self._machine.known),
                 worker=name or capabilities["hostname"],
             ),
             self._clock,

@@ -42,6 +42,8 @@ class Slot:
     entered_reported: str = ""
     preparation: Preparation | None = None
     """What its preparation took. Told with its start."""
+    world: str = ""
+    """The same: what it runs in, by digest."""
     order: Cancel | None = None
     """The firmest request to end it."""
     silent: bool = False
@@ -144,7 +146,7 @@ def attached(task: Attached, authorised_at: float) -> Slot:
     slot = Slot(task.task_id, task.fence, task.job_id, task.index, task.note, authorised_at)
     slot.phase = "running"
     slot.rendezvous = task.note.get("rendezvous")
-    slot.preparation = preparation_in(task.note)
+    slot.preparation, slot.world = preparation_in(task.note), str(task.note.get("world") or "")
     slot.log.in_step = False
     return slot
 

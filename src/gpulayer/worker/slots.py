@@ -12,8 +12,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from gpulayer.contracts.messages import Assignment, Cancel, Exit, Preparation
+from gpulayer.contracts.messages import Assignment, Cancel, Exit
 from gpulayer.contracts.states import Reason, TaskState
+from gpulayer.worker.events import TaskStarted
 from gpulayer.worker.instructions import Collect, End, Instruction, Run
 from gpulayer.worker.slot import Slot, assigned, keeping
 
@@ -133,19 +134,15 @@ class Slots:
             return []
         return [End(slot.task_id, slot.order.mode, slot.order.grace_seconds)]
 
-    def started(
-        self,
-        slot: Slot,
-        at: float | None,
-        now: float,
-        rendezvous: Mapping[str, Any] | None = None,
-        preparation: Preparation | None = None,
-    ) -> list[Instruction]:
+    def started(self, slot: Slot, told: TaskStarted | None, now: float) -> list[Instruction]:
+        """None: only that it runs is known."""
         if slot.phase != "staging":
             return []
         slot.phase = "running"
-        slot.rendezvous, slot.preparation = rendezvous, preparation
-        slot.started_at, slot.started_seen = at, now
+        slot.started_seen = now
+        if told is not None:
+            slot.started_at, slot.rendezvous = told.at, told.rendezvous
+            slot.preparation, slot.world = told.preparation, told.world
         return [*keeping(slot), *self.ending(slot)]
 
     def refused(self, slot: Slot, ending: Exit) -> None:

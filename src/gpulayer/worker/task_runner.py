@@ -10,11 +10,14 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Protocol
 
 from gpulayer.artifacts import collect
 from gpulayer.clock import Clock
 from gpulayer.contracts.messages import Assignment, Exit, Preparation, PreparedStep
+from gpulayer.gpu.discovery import discover_fast
+from gpulayer.gpu.machine import Machine
 from gpulayer.runtime import segments
 from gpulayer.worker.artifact_cache import ArtifactCache
 from gpulayer.worker.channel import WorkerChannel
@@ -43,6 +46,7 @@ from gpulayer.worker.steps import (
 from gpulayer.worker.steps.plan import UNWATCHED, TaskPlan, Watch
 from gpulayer.worker.steps.spares import Spares
 from gpulayer.worker.supervisor_link import SupervisorGone
+from gpulayer.worker.worlds import Worlds
 
 GRACE_SECONDS = 10.0
 """Between asking a task to end at its time limit and killing it."""
@@ -86,6 +90,7 @@ class TaskRunner:
         data: Mapping[str, str] | None = None,
         secrets_allowed: Book | None = None,
         images: Images | None = None,
+        worlds: Worlds | None = None,
     ) -> None:
         """`folder` holds one folder per task. `environ`, `interpreter`, the name `worker`,
         `data` (where each data set is) and `secrets_allowed` (None: none) are the worker's."""
@@ -100,6 +105,7 @@ class TaskRunner:
         self._environments = environments
         self._images = images
         self._worker = worker
+        self.worlds = worlds or Worlds(worker, partial(discover_fast, Machine()))
 
     def prepare(
         self, assignment: Assignment, supervisor: Supervisor, watch: Watch = UNWATCHED
@@ -142,7 +148,9 @@ class TaskRunner:
             task.undo.close()
             raise
         task.undo.pop_all()
-        return _start_message(task, _preparation(task, spent))
+        message = _start_message(task, _preparation(task, spent))
+        message["note"]["world"] = self.worlds.of(task)
+        return message
 
     def is_plain(self, assignment: Assignment) -> bool:
         """Whether `prepare` asks nobody and looks at no path that the job chose."""

@@ -24,6 +24,7 @@ from gpulayer.worker.steps import warm
 from gpulayer.worker.steps.hiding import Clean
 from gpulayer.worker.steps.plan import Watch
 from gpulayer.worker.supervisor_link import Answered, SupervisorGone, SupervisorLink, answer
+from gpulayer.worker.worlds import Worlds
 
 TAIL_BYTES = 1 << 20
 _WORKERS = 4
@@ -36,6 +37,8 @@ Post = Callable[[heard.Event], None]
 class Tasks(Protocol):
     """What is needed of `task_runner.TaskRunner`."""
 
+    @property
+    def worlds(self) -> Worlds: ...
     def is_plain(self, assignment: Assignment) -> bool: ...
     def waits_long(self, assignment: Assignment) -> bool: ...
     def prepare(
@@ -144,6 +147,9 @@ class TaskWork:
                 self._on_error(error)
             self._refused(order, error)
         else:
+            note = task.get("note") or {}
+            if not self._tasks.worlds.is_told(world := str(note.get("world") or "")):
+                self.later(lambda: self._tell_world(world))
             tail = link.expect(told_log(self._post, order.assignment.task_id, 0))
             link.ask(
                 "start",
@@ -152,6 +158,12 @@ class TaskWork:
                 until=self._starts_by(order) or 0.0,
                 tail={"seq": tail, "offset": 0, "max_bytes": TAIL_BYTES},
             )
+
+    def _tell_world(self, digest: str) -> None:
+        try:
+            self._tasks.worlds.tell(digest, self._channel.put_artifacts)
+        except OSError:
+            pass  # the next task that runs in it tries again
 
     def _prepared(self, order: say.Run, link: SupervisorLink) -> dict[str, Any]:
         """What a job brings waits until there is a plane to give it, while it is still wanted."""
@@ -200,6 +212,8 @@ class TaskWork:
             note = task.get("note") or {}
             told = warm.told(preparation_in(note), task, reply)
             known = (note.get("rendezvous"), told)
+            told = warm.told(preparation_in(note), order.assignment.spec, reply)
+            known = (note.get("rendezvous"), told, str(note.get("world") or ""))
             self._post(heard.TaskStarted(task_id, order.number, self._clock.now(), *known))
 
     def _refused(self, order: say.Run, error: Exception) -> None:

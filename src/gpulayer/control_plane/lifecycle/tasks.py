@@ -17,6 +17,7 @@ import dataclasses
 from gpulayer.contracts.changes import Changes, NewEvent, TaskUpdate
 from gpulayer.contracts.durations import preparation_text
 from gpulayer.contracts.messages import Exit, Preparation
+from gpulayer.contracts.named import DIGEST
 from gpulayer.contracts.records import Job, Output, Task
 from gpulayer.contracts.states import JobState, Reason, TaskState
 from gpulayer.control_plane.lifecycle.jobs import end_job
@@ -84,6 +85,19 @@ def prepared(job: Job, task: Task, preparation: Preparation, now: float) -> Chan
     message = preparation_text(told)
     event = NewEvent(job.id, "prepared", job.state, job.reason, now, message, task.id, told)
     return Changes(task_updates=(update,), events=(event,))
+
+
+def in_world(changes: Changes, task: Task, world: str) -> Changes:
+    """With what the task runs in, where its worker has said a digest and it is news."""
+    if not DIGEST.fullmatch(world) or task.world is not None:
+        return changes
+    updates = tuple(
+        dataclasses.replace(update, values={**update.values, "world": world})
+        if update.task_id == task.id
+        else update
+        for update in changes.task_updates
+    )
+    return dataclasses.replace(changes, task_updates=updates)
 
 
 def ended(

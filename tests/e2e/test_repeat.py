@@ -1,0 +1,74 @@
+"""What ran is told exactly, compared, and run again, with the real command line and plane."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.support.local_home import SECONDS, LocalHome
+
+pytestmark = pytest.mark.e2e
+
+SECRET = "c0rrect-h0rse"
+
+
+@pytest.fixture(scope="module")
+def home() -> Iterator[LocalHome]:
+    with LocalHome(HORSE=SECRET) as home:
+        yield home
+
+
+def gpulayer(home: LocalHome, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "gpulayer", *words],
+        cwd=home.work,
+        env=home.environ,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+    )
+
+
+def told(home: LocalHome, *words: str) -> dict[str, Any]:
+    done = gpulayer(home, *words, "--json")
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def test_an_account_says_what_ran_and_no_secret(home: LocalHome) -> None:
+    (home.work / "a.py").write_text("import os; print(len(os.environ['HORSE']))\n")
+    run = ("run", "--name", "one", "--secret", "HORSE", "-e", "LR=1", "--source", ".")
+    done = gpulayer(home, *run, "--", "python", "a.py")
+    assert done.stdout == f"{len(SECRET)}\n"
+    found = told(home, "status", "one", "--provenance")["provenance"]
+    assert found["what"]["argv"][1:] == ["a.py"]
+    assert (found["env"], found["secrets"]) == (["LR"], ["HORSE"])
+    assert len(found["code"]["source"]) == 64
+    [world] = found["ran_in"]
+    assert world["python"]["version"].startswith("3.")
+    assert SECRET not in json.dumps(found)
+    assert SECRET not in gpulayer(home, "status", "one", "--provenance").stdout
+
+
+def test_two_jobs_are_compared_file_by_file(home: LocalHome) -> None:
+    for name, text in (("first", "print(1)\n"), ("second", "raise SystemExit(3)\n")):
+        (home.work / "b.py").write_text(text)
+        gpulayer(home, "run", "--name", name, "--source", ".", "--", "python", "b.py")
+    found = told(home, "diff", "first", "second")
+    named = {(one["part"], one["name"]) for one in found["differences"]}
+    assert named == {("spec", "name"), ("code", "source"), ("code", "b.py"),
+                     ("result", "error"), ("result", "exit_code"),
+                     ("result", "state")}  # fmt: skip
+    shown = gpulayer(home, "diff", "first", "second").stdout
+    assert "    -print(1)\n    +raise SystemExit(3)\n" in shown
+    assert gpulayer(home, "diff", "first", "first").stdout == "no difference\n"
+    here = gpulayer(home, "run", "--name", "here", "--", "true")
+    assert here.returncode == 0
+    assert "not compared: code of here-" in gpulayer(home, "diff", "here", "here").stderr
