@@ -93,6 +93,9 @@ _TABLE: tuple[Slug, ...] = (
     Slug("idempotency-conflict", RefusedError, 1, 125, 409,
          "The same idempotency key came with another job. Use a new key for a new job."),
     # --- finding --------------------------------------------------------------------------
+    Slug("not-exact", RefusedError, 1, 125, 409,
+         "What the job had is no longer there: its code, an input, its Python or packages. The "
+         "message names each. `gpulayer retry` without --exact takes what is there now."),
     Slug("job-not-found", NotFoundError, 3, 125, 404,
          "No job has that id, prefix or name. `gpulayer ps -a` lists all jobs."),
     Slug("log-removed", NotFoundError, 3, 125, 404,

@@ -72,3 +72,22 @@ def test_two_jobs_are_compared_file_by_file(home: LocalHome) -> None:
     here = gpulayer(home, "run", "--name", "here", "--", "true")
     assert here.returncode == 0
     assert "not compared: code of here-" in gpulayer(home, "diff", "here", "here").stderr
+
+
+def test_an_exact_retry_has_the_old_code_or_is_refused_by_name(home: LocalHome) -> None:
+    (home.work / "c.py").write_text("print('then')\n")
+    gpulayer(home, "run", "--name", "sent", "--source", ".", "--", "python", "c.py")
+    old = told(home, "status", "sent")["job"]["id"]
+    gpulayer(home, "run", "--name", "here", "--", "python", "c.py")
+    (home.work / "c.py").write_text("print('now')\n")
+    again = gpulayer(home, "retry", old, "--exact", "-q").stdout.strip()
+    assert gpulayer(home, "wait", again).returncode == 0
+    assert gpulayer(home, "logs", again).stdout == "then\n"
+    assert told(home, "diff", old, again)["differences"] == []
+    refused = gpulayer(home, "retry", "here", "--exact")
+    assert refused.returncode == 1
+    assert "error[not-exact]" in refused.stderr
+    assert "was in no commit" in refused.stderr
+    plain = gpulayer(home, "retry", "here", "-q").stdout.strip()
+    assert gpulayer(home, "wait", plain).returncode == 0
+    assert gpulayer(home, "logs", plain).stdout == "now\n"

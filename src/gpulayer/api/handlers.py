@@ -264,6 +264,7 @@ class Handlers(Rights, Speaking, Watching, Files, Streaming, Keeping, Elements):
             envelope_id=envelope_of(body, call.principal),
             idempotency_key=body.get("idempotency_key"),
             owner=call.principal.owner,
+            spec=body.get("spec"),
         )
         return then(job, lambda fresh: self._plane.job(fresh.id))
 

@@ -74,6 +74,7 @@ COMPONENTS: Mapping[str, Mapping[str, str]] = {
         "envelope_id?": "str | None",
     },
     "Retry": {
+        "spec?": "JobSpec",
         "origin?": f"{_OBJECT} | None",
         "idempotency_key?": "str | None",
         "envelope_id?": "str | None",

@@ -18,14 +18,22 @@ if TYPE_CHECKING:
 
 @click.command("retry")
 @click.argument("job", default="last")
-@options("json", "quiet")
-def command(job: str, as_json: bool, quiet: bool) -> None:
-    """Submit an ended job again as a new one, in its folder, with this terminal's environment."""
+@options("exact", "json", "quiet")
+def command(job: str, exact: bool, as_json: bool, quiet: bool) -> None:
+    """Submit an ended job again as a new one, in its folder, with this terminal's environment.
+
+    With --exact also with the same code, inputs, image, Python and versions of packages, or, where
+    one of these has gone, not at all. `gpulayer diff OLD NEW` says what came out differently.
+    """
     server = chosen()
     wire = connect_to(server)
     old = wire.call("GET", job_path(job))
-    key = SystemIds().token(26)
-    fresh = (_from_here if server is None else _from_afar)(wire, old, {"idempotency_key": key})
+    body: dict[str, Any] = {"idempotency_key": SystemIds().token(26)}
+    if exact and old["finished_at"] is not None:  # else the plane says that it has not ended
+        from gpulayer.sdk.exact import exact_spec
+
+        body["spec"] = exact_spec(wire, old, is_here=server is None)
+    fresh = (_from_here if server is None else _from_afar)(wire, old, body)
     if as_json:
         render.json_document({"job": fresh})
     else:
@@ -42,7 +50,7 @@ def _from_here(wire: Wire, old: Mapping[str, Any], body: dict[str, Any]) -> dict
 
     seen = world.of_terminal(line_of(old["spec"]))
     try:
-        body["origin"] = origin_again(seen, old.get("origin") or {})
+        body["origin"] = origin_again(seen, old.get("origin") or {}, exact="spec" in body)
         with world.given(Places.find(), seen) as envelope:
             return _again(wire, old, body | {"envelope_id": envelope})
     finally:

@@ -197,6 +197,8 @@ FLAGS: dict[str, Flag] = {
                    metavar="TIME"),
     "stream": _flag("--stream", about="stdout, stderr or prepare.", metavar="NAME"),
     "grep": _flag("--grep", about="Only lines that match.", metavar="PATTERN"),
+    "exact": _flag("--exact", about="With the code, inputs, packages and image that it had, or not "
+                   "at all.", is_flag=True),
     "provenance": _flag("--provenance", about="What ran, exactly: code, inputs, packages, devices.",
                         is_flag=True),
     "rank": _flag("--rank", about="Rank of a distributed job.", metavar="N",

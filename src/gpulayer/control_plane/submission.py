@@ -113,6 +113,7 @@ class SubmissionDesk:
         idempotency_key: str | None = None,
         session: str | None = None,
         owner: str = "",
+        spec: Mapping[str, Any] | None = None,
     ) -> Future[Job]:
         """A new job like an ended one. What the caller does not give is taken from the old one."""
         with self._ports.store.read() as reader:
@@ -125,7 +126,7 @@ class SubmissionDesk:
                 hint=f"gpulayer wait {old.id}",
             )
         again = Submission(
-            spec=old.spec,
+            spec=old.spec if spec is None else spec,
             origin=old.origin if origin is None else origin,
             idempotency_key=idempotency_key,
             envelope_id=envelope_id or old.envelope_id,

@@ -42,8 +42,11 @@ class Submitter(Protocol):
     def origin(self, extra: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
         """The origin of a submission made now, and the id of its envelope."""
 
-    def again(self, origin: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
-        """The same for another try of a job of that origin, in its folder."""
+    def again(
+        self, origin: Mapping[str, Any], *, exact: bool = False
+    ) -> tuple[dict[str, Any], str]:
+        """The same for another try of a job of that origin, in its folder; `exact`: with its
+        Python."""
 
     def confirm(self) -> None:
         """The submission is accepted: see that the job will find its envelope."""
@@ -190,11 +193,17 @@ class Client(Environments):
         body = {"spec": spec_for(command, self.placed(options)), "origin": origin}
         return dict(self.call("POST", "/v1/plan", body))
 
-    def retry(self, job: Job) -> Job:
-        """An ended job again, as a new one: the world as it is now, in the old one's folder."""
-        self._wire()
-        origin, envelope = self._submitter.again(job.refresh().get("origin") or {})
+    def retry(self, job: Job, *, exact: bool = False) -> Job:
+        """An ended job again, as a new one: the world as it is now, in the old one's folder;
+        `exact`: see `Job.retry`."""
+        wire, old, beside = self._wire(), job.refresh(), {}
+        if exact and old["finished_at"] is not None:
+            from gpulayer.sdk.exact import exact_spec
+
+            beside["spec"] = exact_spec(wire, old, is_here=not self.is_far)
+        origin, envelope = self._submitter.again(old.get("origin") or {}, exact=exact)
         body = {
+            **beside,
             "origin": {**origin, "session": self.session},
             "envelope_id": envelope,
             "idempotency_key": self._ids.token(26),

@@ -130,9 +130,9 @@ def _code(before: Side, after: Side, unknown: list[str]) -> Iterator[Difference]
 def _files(a: Files, b: Files) -> Iterator[Difference]:
     changed = [path for path in sorted(a.keys() | b.keys()) if _mark(a, path) != _mark(b, path)]
     for number, path in enumerate(changed):
-        words = [_word(files.get(path)) for files in (a, b)]
+        before, after = _word(a.get(path)), _word(b.get(path))
         lines = _unified(path, a.get(path), b.get(path)) if number < FILES_SHOWN else ()
-        yield Difference("code", path, *words, lines=lines)
+        yield Difference("code", path, before, after, lines)
 
 
 def _mark(files: Files, path: str) -> tuple[int, int, bool] | None:

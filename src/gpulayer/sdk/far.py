@@ -38,7 +38,9 @@ class FarSubmitter:
     def origin(self, extra: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
         return {**far_origin(), **extra}, ""
 
-    def again(self, origin: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
+    def again(
+        self, origin: Mapping[str, Any], *, exact: bool = False
+    ) -> tuple[dict[str, Any], str]:
         kept = {key: origin[key] for key in ("function", "argv_text", "cwd") if key in origin}
         return {**far_origin(), **kept}, ""
 

@@ -152,10 +152,11 @@ class Job:
         body = {"mode": "kill" if now else "term"}
         self._client.call("POST", self._client.path(self.id, "cancel"), body)
 
-    def retry(self) -> Job:
+    def retry(self, *, exact: bool = False) -> Job:
         """The same job again, as a new one: with the program's environment as it is now, in the
-        folder of this one. Refused before it has ended."""
-        return self._client.retry(self)
+        folder of this one. Refused before it has ended. `exact`: with the code, inputs, image,
+        Python and versions of packages that it had; raises `not-exact` where one has gone."""
+        return self._client.retry(self, exact=exact)
 
     def outputs(self) -> list[dict[str, Any]]:
         """Files that it left in its output folder: [{path, digest, size}]."""

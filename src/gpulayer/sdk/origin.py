@@ -59,9 +59,12 @@ def _data_of(environ: Mapping[str, str]) -> list[str]:
     return sorted(name for name, path in named if os.path.isabs(path) and os.path.exists(path))
 
 
-def origin_again(seen: world.World, old: Mapping[str, Any]) -> dict[str, Any]:
+def origin_again(
+    seen: world.World, old: Mapping[str, Any], *, exact: bool = False
+) -> dict[str, Any]:
     """The origin of another try: what `seen` has now, in the folder of the old one, which `seen`
-    then names too. Without a watcher, since the terminal of the old one has gone."""
+    then names too. Without a watcher, since the terminal of the old one has gone. `exact`: with
+    the Python of the old one."""
     folder = str(old.get("cwd") or seen.envelope["cwd"])
     try:
         found = os.stat(folder)
@@ -70,7 +73,8 @@ def origin_again(seen: world.World, old: Mapping[str, Any]) -> dict[str, Any]:
         device, inode = 0, 0  # the start itself says what is wrong with it
     seen.envelope.update(cwd=folder, cwd_dev=device, cwd_ino=inode)
     seen.close()
-    kept = {key: old[key] for key in ("function", "script", "argv_text") if key in old}
+    names = ["function", "script", "argv_text", *(["interpreter"] if exact else [])]
+    kept = {key: old[key] for key in names if key in old}
     return {**origin_of(seen), **kept}
 
 
@@ -103,11 +107,13 @@ class Submitter:
                 self._known = (mark, *self._register())
             return {**self._known[1], **self._commit(), **extra}, self._known[2]
 
-    def again(self, origin: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
+    def again(
+        self, origin: Mapping[str, Any], *, exact: bool = False
+    ) -> tuple[dict[str, Any], str]:
         """The origin and envelope of another try of a job, in that job's folder."""
         with self._lock:
             seen = world.of_program()
-            made = origin_again(seen, origin)
+            made = origin_again(seen, origin, exact=exact)
             return made, self._give(seen)
 
     def confirm(self) -> None:
