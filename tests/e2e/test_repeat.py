@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+import gpulayer as gl
 from tests.support.local_home import SECONDS, LocalHome
 
 pytestmark = pytest.mark.e2e
@@ -91,3 +92,35 @@ def test_an_exact_retry_has_the_old_code_or_is_refused_by_name(home: LocalHome) 
     plain = gpulayer(home, "retry", "here", "-q").stdout.strip()
     assert gpulayer(home, "wait", plain).returncode == 0
     assert gpulayer(home, "logs", plain).stdout == "now\n"
+
+
+def test_a_cached_call_is_made_once_and_its_output_is_given_again(home: LocalHome) -> None:
+    (home.work / "d.py").write_text("import os; print('ran', os.getpid())\n")
+    line = ("run", "--cache", "--", "python", "d.py")
+    first, again = gpulayer(home, *line), gpulayer(home, *line)
+    assert first.stdout.startswith("ran ")
+    assert (again.stdout, again.returncode) == (first.stdout, 0)
+    said = gpulayer(home, "submit", "--cache", "--", "python", "d.py")
+    assert said.stderr == f"cached, from job {said.stdout}"
+    fresh = gpulayer(home, "run", "--cache", "--refresh", "--", "python", "d.py")
+    assert fresh.stdout != first.stdout
+    assert gpulayer(home, *line).stdout == fresh.stdout
+    (home.work / "d.py").write_text("print('another')\n")
+    assert gpulayer(home, *line).stdout == "another\n"
+    for _ in range(2):
+        failed = gpulayer(home, "run", "--cache", "--", "sh", "-c", "echo no; exit 3")
+        assert (failed.returncode, failed.stdout) == (3, "no\n")
+    jobs = told(home, "ps", "-a")["jobs"]
+    assert sum("exit 3" in str(job["spec"]) for job in jobs) == 2
+
+
+def test_a_cached_function_gives_equal_values_and_says_so() -> None:
+    with gl.connect(embedded=":memory:") as client:
+        work = {"kind": "function", "entrypoint": "os:getpid"}
+        first = client.submit(work, cache=True, source="none")
+        value = first.result(SECONDS)
+        again = client.submit(work, cache=True, source="none")
+        assert (again.cached, again.id, again.result(SECONDS)) == (True, first.id, value)
+        assert first.cached is False
+        other = client.submit(work, cache="refresh", source="none")
+        assert other.result(SECONDS) != value

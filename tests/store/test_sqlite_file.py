@@ -355,6 +355,8 @@ def test_a_database_without_worlds_goes_on_with_its_tasks(path: str):
 
 def _without_worlds(connection: sqlite3.Connection) -> None:
     """As schema 5 was."""
+    connection.execute("DROP INDEX jobs_by_call")
+    connection.execute("ALTER TABLE jobs DROP COLUMN call_key")
     connection.execute("ALTER TABLE tasks DROP COLUMN world")
 
 

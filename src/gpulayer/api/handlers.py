@@ -1,7 +1,7 @@
 """One small function per route: a `Call` in, one method of the plane, an answer out.
 
 Everything here is translation: bodies to messages, records to JSON, waiting to `Parked`. A rule
-that is tempting to put here belongs into the plane.
+that is tempting to put here belongs into the plane. Longer than others: one for each route.
 """
 
 from __future__ import annotations
@@ -38,6 +38,8 @@ from gpulayer.artifacts.port import ArtifactStore
 from gpulayer.contracts.fitting import fitted
 from gpulayer.contracts.messages import WIRE
 from gpulayer.contracts.principals import Role
+from gpulayer.contracts.records import Job
+from gpulayer.control_plane.cached import is_recorded
 from gpulayer.control_plane.plane import ControlPlane
 from gpulayer.control_plane.ports import then
 from gpulayer.control_plane.wakeups import ANY_JOB, Wakeups, job_topic
@@ -121,7 +123,10 @@ class Handlers(Rights, Speaking, Watching, Files, Streaming, Keeping, Elements):
     def submit(self, call: Call) -> Any:
         wanted = submissions_of([call.body], call.body, call.principal)
         jobs = self.looked_up(named_by(wanted), lambda: self._plane.submit(wanted))
-        return then(jobs, lambda accepted: self._plane.job(accepted[0].id))
+        return then(jobs, lambda accepted: self._submitted(accepted[0]))
+
+    def _submitted(self, job: Job) -> dict[str, Any]:
+        return {**self._plane.job(job.id), "cached": is_recorded(job)}
 
     def submit_batch(self, call: Call) -> Any:
         wanted = fitted("a batch", call.body, _BATCH).get("jobs") or ()
@@ -137,6 +142,7 @@ class Handlers(Rights, Speaking, Watching, Files, Streaming, Keeping, Elements):
                         "name": j.name,
                         "state": j.state,
                         "session": j.origin.get("session"),
+                        "cached": is_recorded(j),
                     }
                     for j in accepted
                 ],

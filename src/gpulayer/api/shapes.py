@@ -67,6 +67,7 @@ COMPONENTS: Mapping[str, Mapping[str, str]] = {
         "origin?": f"{_OBJECT} | None",
         "idempotency_key?": "str | None",
         "envelope_id?": "str | None",
+        "refresh?": "bool",
     },
     "Batch": {
         "jobs": "tuple[Submission, ...]",
@@ -106,6 +107,7 @@ COMPONENTS: Mapping[str, Mapping[str, str]] = {
         "left": "Any",
         "log_complete": "bool",
         "array": f"{_OBJECT} | None",
+        "cached?": "bool",
     },
     "Node": {
         "node": "int",
@@ -115,7 +117,11 @@ COMPONENTS: Mapping[str, Mapping[str, str]] = {
         "gpus": "tuple[str, ...]",
     },
     "Output": {"path": "str", "digest": "str", "size": "int", "executable": "bool"},
-    "Accepted": {"id": "str", "name": "str", "state": "str", "session": "str | None"},
+    "Accepted": {
+        **dict.fromkeys(("id", "name", "state"), "str"),
+        "session": "str | None",
+        "cached": "bool",
+    },
     "Jobs": {"jobs": "tuple[Job, ...]"},
     "Ended": {"jobs": "tuple[Job, ...]", "had_ended": "tuple[str, ...]"},
     "BatchAccepted": {"jobs": "tuple[Accepted, ...]", "ends_after": "int"},

@@ -20,10 +20,11 @@ SUBMISSION = {
     "origin": "Mapping[str, Any] | None",
     "idempotency_key": "str | None",
     "envelope_id": "str | None",
+    "refresh": "bool",
 }
 """What a body holds, as `contracts.fitting` names it."""
 
-_OF_ITS_MACHINE = frozenset({"attach_id", "cwd", "data", "interpreter", "visible_gpus"})
+_OF_ITS_MACHINE = frozenset({"attach_id", "call", "cwd", "data", "interpreter", "visible_gpus"})
 
 
 def submissions_of(
@@ -34,7 +35,14 @@ def submissions_of(
     origin, envelope = origin_of(shared, principal) or {}, envelope_of(shared, principal)
     owner = principal.owner
     return [
-        Submission(_spec_of(body), origin, body.get("idempotency_key"), envelope, owner)
+        Submission(
+            _spec_of(body),
+            origin,
+            body.get("idempotency_key"),
+            envelope,
+            owner,
+            body.get("refresh") or False,
+        )
         for body in bodies
     ]
 

@@ -25,6 +25,8 @@ def attached(
     is_talking: bool,
     with_stdin: bool,
     get: str | None = None,
+    *,
+    refresh: bool = False,
 ) -> int:
     """Submit, follow until the end, and end as the job did. 125 and up only for what is ours."""
     wire = server.wire()
@@ -34,6 +36,7 @@ def attached(
         "spec": spec,
         "origin": far_origin(words),
         "idempotency_key": key or SystemIds().token(26),
+        **({"refresh": True} if refresh else {}),
     }
     where = f" on {server.name}" if server.name else ""
     return followed(wire, lambda: wire.call("POST", "/v1/jobs", body), where, is_talking, get)
@@ -50,7 +53,7 @@ def followed(
     with FarAttachment(render.say, is_talking=is_talking) as attachment:
         job = submit()
         if is_talking:
-            render.say(f"job {job['id']}{where}")
+            render.say(f"{'cached, from ' if job.get('cached') else ''}job {job['id']}{where}")
             if job["note"]:
                 render.say(render.plain(job["note"]))
         with waiting.told_after(WAIT_SECONDS, wire, job["id"] if is_talking else None):

@@ -27,7 +27,7 @@ STARTING = (
     "source", "inputs", "outputs", "data", "checkpoint", "on", "target", "priority", "strategy",
     "label", "env", "env_file", "secret", "timeout",
     "retries", "retry_on", "on_unschedulable", "idempotency_key", "stdin",
-    "array", "each_line", "matrix", "max_failures",
+    "array", "each_line", "matrix", "max_failures", "cache", "refresh",
 )  # fmt: skip
 """Flags that run, submit and plan share, in the order of their help."""
 
@@ -67,6 +67,7 @@ def spec_from(
     """The job for a workload and the flags that were given, on its way to `server`."""
     workload, array = _array(workload, flags)
     said = {name: flags[name] for name in OPTIONS if name in flags} | {"array": array}
+    said["cache"] = flags["cache"] or flags["refresh"]
     said["on"] = _where(flags) or (ANYWHERE if server is not None else None)
     said["labels"] = labels_from(flags["label"])
     said["env"] = _env(flags["env"], flags["env_file"])

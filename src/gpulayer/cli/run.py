@@ -70,21 +70,26 @@ def command(
     if detach:
         from gpulayer.cli.submit import queue
 
-        render.data(queue(spec, flags["idempotency_key"], server)["id"])
+        job = queue(spec, flags["idempotency_key"], server, refresh=flags["refresh"])
+        render.data(job["id"])
         return 0
     with_stdin = flags["stdin"] != "none" and "array" not in spec
     if server is not None:
         from gpulayer.cli.far_run import attached as attached_afar
 
         return attached_afar(
-            server, spec, words, flags["idempotency_key"], is_talking, with_stdin, get
-        )
-    if "array" in spec:  # what all of its elements say is in the log alone
+            server, spec, words, flags["idempotency_key"], is_talking, with_stdin, get,
+            refresh=flags["refresh"],
+        )  # fmt: skip
+    if "array" in spec or spec.get("cache"):  # what it says, or said before, is in the log alone
         from gpulayer.cli.far_run import followed
         from gpulayer.cli.submit import queued_here
 
         wire, key = connect_to(None), flags["idempotency_key"] or SystemIds().token(26)
-        return followed(wire, lambda: queued_here(wire, spec, key, {}), "", is_talking, get)
+        anew = flags["refresh"]
+        return followed(
+            wire, lambda: queued_here(wire, spec, key, {}, refresh=anew), "", is_talking, get
+        )
     return attached(spec, words, flags["idempotency_key"], is_talking, with_stdin, get=get)
 
 

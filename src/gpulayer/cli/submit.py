@@ -59,13 +59,14 @@ def command(
         show(spec, words_of(spec), server, flags, as_json, quiet)
         return
     spec = carry.carry(spec, flags, server, is_talking=not (quiet or as_json))
-    job = queue(spec, flags["idempotency_key"], server)
+    job = queue(spec, flags["idempotency_key"], server, refresh=flags["refresh"])
     if as_json:
         render.json_document({"job": job})
         return
     render.data(job["id"])
     if not quiet:
-        render.say(f"watch it: gpulayer logs -f {job['id']}")
+        followed = f"watch it: gpulayer logs -f {job['id']}"
+        render.say(f"cached, from job {job['id']}" if job.get("cached") else followed)
 
 
 def described(
@@ -145,6 +146,8 @@ def queue(
     key: str | None = None,
     server: Elsewhere | None = None,
     beside: Mapping[str, Any] | None = None,
+    *,
+    refresh: bool = False,
 ) -> dict[str, Any]:
     """Submit a detached job: to `server`, or here with the world of this terminal. The job as its
     plane knows it. `beside` is added to its origin."""
@@ -153,15 +156,23 @@ def queue(
     wire = connect_to(server)
     key = key or SystemIds().token(26)
     if server is None:
-        return queued_here(wire, spec, key, beside or {})
+        return queued_here(wire, spec, key, beside or {}, refresh=refresh)
     from gpulayer.sdk.far import far_origin
 
-    body = {"spec": spec, "idempotency_key": key, "origin": far_origin(words_of(spec))}
+    body: dict[str, Any] = {"spec": spec, "idempotency_key": key}
+    body["origin"] = far_origin(words_of(spec))
+    if refresh:
+        body["refresh"] = True
     return dict(wire.call("POST", "/v1/jobs", body))
 
 
 def queued_here(
-    wire: Wire, spec: dict[str, Any], key: str, beside: Mapping[str, Any]
+    wire: Wire,
+    spec: dict[str, Any],
+    key: str,
+    beside: Mapping[str, Any],
+    *,
+    refresh: bool = False,
 ) -> dict[str, Any]:
     """The same for the plane of this machine, which is at the other end of `wire`."""
     from gpulayer.sdk import world
@@ -173,7 +184,13 @@ def queued_here(
         origin = origin_of(seen, words_of(spec)) | dict(beside)
         if is_function(spec["workload"]):
             origin["function"] = {"sys_path": [seen.envelope["cwd"]]}
-        body = {"spec": spec, "idempotency_key": key, "origin": origin}
+        if spec.get("cache"):
+            from gpulayer.sdk.calling import called
+
+            origin |= called(spec, origin, is_far=False)
+        body: dict[str, Any] = {"spec": spec, "idempotency_key": key, "origin": origin}
+        if refresh:
+            body["refresh"] = True
         with world.given(Places.find(), seen) as envelope:
             return dict(wire.call("POST", "/v1/jobs", body | {"envelope_id": envelope}))
     finally:

@@ -34,7 +34,11 @@ def _set_too_early(spec: JobSpec) -> Iterator[str]:
         yield "environment.preload"
     if spec.checkpoint and spec.workload.kind == "distributed":
         yield "checkpoint of a distributed job"
+    if spec.cache and spec.workload.kind == "distributed":
+        yield "cache of a distributed job"
     if spec.array is not None:
+        if spec.cache:
+            yield "cache of an array"
         if spec.workload.kind == "distributed":
             yield "array of a distributed job"
         if spec.checkpoint:
@@ -60,6 +64,5 @@ _VALUES: dict[str, Callable[[JobSpec], Any]] = {
     "placement.provisioning": lambda spec: spec.placement.provisioning,
     "after": lambda spec: spec.after,
     "resume": lambda spec: spec.resume,
-    "cache": lambda spec: spec.cache,
     "reuse": lambda spec: spec.reuse,
 }

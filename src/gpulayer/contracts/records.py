@@ -57,6 +57,8 @@ class Job:
     """Grows with every update; a guarded update names the one it read."""
     elements: int | None = None
     """Of an array: how many it runs. Its counts are its `Progress`."""
+    call_key: str | None = None
+    """Of a cached one: equal for the same call; see `calls`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,10 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import Any
 
+from gpulayer.contracts.calls import call_key, names_its_packages
 from gpulayer.contracts.changes import Changes
 from gpulayer.contracts.decision import Shape
 from gpulayer.contracts.elements import grid_of
@@ -27,6 +29,7 @@ from gpulayer.contracts.notyet import not_yet
 from gpulayer.contracts.records import Job
 from gpulayer.contracts.states import LIVE_JOB_STATES, TERMINAL_JOB_STATES, JobState, Reason
 from gpulayer.control_plane import elements
+from gpulayer.control_plane.cached import recorded
 from gpulayer.control_plane.envelopes import Envelopes
 from gpulayer.control_plane.lifecycle import jobs as rules
 from gpulayer.control_plane.ports import Places, Ports, Tx, commit, then
@@ -39,13 +42,14 @@ _SUFFIX = 8
 _INTERPRETER = dict.fromkeys(("path", "version", "why"), "str | None")
 _FUNCTION = {"sys_path": "tuple[str, ...] | None"}
 _CODE = {"commit": "str", "dirty": "bool"}
+_CALL = {"tree": "str", "world": "str"}
 _ORIGIN = {
     **dict.fromkeys(("attach_id", "cwd", "host", "user", "argv_text"), "str | None"),
     **dict.fromkeys(("session", "parent_job"), "str | None"),
-    **dict.fromkeys(("interpreter", "function", "code"), "Mapping[str, Any] | None"),
+    **dict.fromkeys(("interpreter", "function", "code", "call"), "Mapping[str, Any] | None"),
     **dict.fromkeys(("visible_gpus", "data"), "tuple[str, ...] | None"),
 }
-_PARTS = {"interpreter": _INTERPRETER, "function": _FUNCTION, "code": _CODE}
+_PARTS = {"interpreter": _INTERPRETER, "function": _FUNCTION, "code": _CODE, "call": _CALL}
 _MODES = ("int", "term", "kill")
 
 
@@ -59,6 +63,8 @@ class Submission:
     envelope_id: str | None = None
     owner: str = ""
     """`Principal.owner` of who asks."""
+    refresh: bool = False
+    """A cached one runs, whatever is recorded, and its result is recorded in that place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +77,8 @@ class _Form:
     shape: Shape
     shape_id: ShapeId
     digest: str
+    call: str | None
+    """Its `calls.call_key`; None: it is not cached."""
 
 
 _Forms = dict[tuple[object, ...], _Form]
@@ -98,9 +106,15 @@ class SubmissionDesk:
         now = self._ports.clock.now()
         forms: _Forms = {}
         accepted = [self._accept(submission, now, forms) for submission in submissions]
+        calls = {job.call_key for job, _ in accepted} - {None}
+        known = {call: found for call in calls if (found := recorded(self._ports, call))}
+        given = [
+            None if submission.refresh else known.get(job.call_key)
+            for submission, (job, _) in zip(submissions, accepted, strict=True)
+        ]
 
         def insert(tx: Tx) -> list[Job]:
-            return self._insert(tx, accepted)
+            return self._insert(tx, accepted, given)
 
         return then(self._places.write(insert), lambda done: done[0])
 
@@ -192,7 +206,9 @@ class SubmissionDesk:
     ) -> _Accepted:
         """`forms`: those of this batch so far. Jobs that are alike are judged once."""
         likeness = _likeness(submission)
-        form = forms.get(likeness) or forms.setdefault(likeness, self._form(submission))
+        form = forms.get(likeness)
+        if form is None:
+            form = forms[likeness] = self._form(submission, is_again=retry_of is not None)
         key, most = submission.idempotency_key, self._ports.settings.key_characters
         if key is not None and not 0 < len(key) <= most:
             why = f"an idempotency key has 1 to {most} characters, not {len(key)}"
@@ -220,10 +236,12 @@ class SubmissionDesk:
             idempotency_key=key,
             request_digest=form.digest if key is not None else None,
             elements=grid_of(form.body).size if spec.array is not None else None,
+            call_key=form.call,
         )
         return job, form.shape
 
-    def _form(self, submission: Submission) -> _Form:
+    def _form(self, submission: Submission, *, is_again: bool) -> _Form:
+        """`is_again`: nobody has looked at what its call depends on, so it is not recorded."""
         spec = validate_spec(submission.spec)
         refuse_unbuilt(spec)
         require_pinned(spec.image)
@@ -235,8 +253,12 @@ class SubmissionDesk:
             why = f"the origin has {size} bytes; up to {most} are allowed"
             raise RefusedError("too-large", why)
         self._require_artifacts(body)
+        call = None
+        if spec.cache and not is_again:
+            _require_named_packages(body, origin)
+            call = call_key(body, origin, submission.owner)
         shape = shape_of(body, origin)
-        return _Form(spec, body, origin, shape, shape_id(shape), _digest(body))
+        return _Form(spec, body, origin, shape, shape_id(shape), _digest(body), call)
 
     def _require_artifacts(self, spec: Mapping[str, Any]) -> None:
         for digest in digests_named(spec):
@@ -248,15 +270,21 @@ class SubmissionDesk:
                     hint="gpulayer put FILE",
                 )
 
-    def _insert(self, tx: Tx, accepted: Sequence[_Accepted]) -> list[Job]:
+    def _insert(
+        self, tx: Tx, accepted: Sequence[_Accepted], given: Sequence[Job | None] = ()
+    ) -> list[Job]:
+        """`given`: for each the job that has its result already, if any."""
         jobs: list[Job] = []
         limit = self._ports.settings.unfinished_jobs
         room = limit - tx.unfinished()
-        for asked, shape in accepted:
+        for (asked, shape), done in zip_longest(accepted, given):
             key = asked.idempotency_key
             known = tx.job_by_key(key) if key else None
             if known is not None:
                 jobs.append(_same(known, asked))
+                continue
+            if done is not None and tx.job(done.id) is not None:
+                jobs.append(done)
                 continue
             room -= 1
             if room < 0:
@@ -310,6 +338,16 @@ def refuse_unbuilt(spec: JobSpec) -> None:
             why="the contract has it, and nothing of a job is silently ignored: leave it out",
             hint="gpulayer help not-yet",
             details={"fields": fields},
+        )
+
+
+def _require_named_packages(spec: Mapping[str, Any], origin: Mapping[str, Any]) -> None:
+    if not names_its_packages(spec, origin):
+        raise UsageError(
+            "usage",
+            "a cached job elsewhere names what is installed for it: -r FILE, or --image NAME",
+            why="what a worker's own Python has may change, and the result with it",
+            hint="gpulayer help requirements",
         )
 
 

@@ -1,4 +1,5 @@
-"""A client of one plane: submits, looks, waits. The SDK's other words are thin over it."""
+"""A client of one plane: submits, looks, waits. The SDK's other words are thin over it. Longer than
+others: one method for each of them."""
 
 from __future__ import annotations
 
@@ -110,7 +111,12 @@ class Client(Environments):
         specs, origin = self._carried(specs, origin or {}, brings or {})
         made, envelope = self._submitter.origin(origin)
         made["session"] = self.session
-        asked = [{"spec": spec, "idempotency_key": self._ids.token(26)} for spec in specs]
+        if any(spec.get("cache") for spec in specs):
+            from gpulayer.sdk.calling import called
+
+            made |= called(specs[0], made, is_far=self.is_far)
+        anew = {"refresh": True} if (brings or {}).get("cache") == "refresh" else {}
+        asked = [{"spec": spec, "idempotency_key": self._ids.token(26), **anew} for spec in specs]
         batches = (
             {"jobs": asked[at : at + BATCH_JOBS], "origin": made, "envelope_id": envelope}
             for at in range(0, len(asked), BATCH_JOBS)
@@ -118,7 +124,8 @@ class Client(Environments):
         return [Job(self, found) for found in accepted(self.call, batches, self._expect)]
 
     def _expect(self, reply: Mapping[str, Any]) -> None:
-        self._watcher.expect([found["id"] for found in reply["jobs"]], reply["ends_after"])
+        fresh = [found["id"] for found in reply["jobs"] if not found.get("cached")]
+        self._watcher.expect(fresh, reply["ends_after"])
         self._submitter.confirm()
 
     def _carried(

@@ -54,7 +54,7 @@ def spec_of(workload: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str
         ("checkpoint", _checkpoint(said.get("checkpoint"))),
         ("environment", _environment(said)),
         ("reuse", said.get("reuse")),
-        ("cache", said.get("cache")),
+        ("cache", bool(said.get("cache")) or None),
         ("image", said.get("image")),
         ("array", _array(said.get("array"))),
     ):

@@ -27,6 +27,7 @@ class Job:
     def __init__(self, client: Client, found: Mapping[str, Any]) -> None:
         self._client = client
         self._found = dict(found)
+        self._is_cached = bool(found.get("cached"))
         self._future: tuple[int, Future[Any]] | None = None
         """With the process that asked for it: nobody resolves it in a forked child."""
 
@@ -53,6 +54,11 @@ class Job:
         """Of an ended job, by the shell's convention; None before."""
         code = self.refresh().get("exit_code")
         return None if code is None else int(code)
+
+    @property
+    def cached(self) -> bool:
+        """Whether a submission with `cache` was answered with this job, which had run before."""
+        return self._is_cached
 
     @property
     def preparation(self) -> dict[str, Any] | None:

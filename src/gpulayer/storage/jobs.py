@@ -56,6 +56,7 @@ _SELECT = f"SELECT {JOBS.columns} FROM jobs"
 _BY_ID = f"{_SELECT} WHERE id = ?"
 _STATE = "SELECT state, version FROM jobs WHERE id = ?"
 _BY_KEY = f"{_SELECT} WHERE idempotency_key = ?"
+_BY_CALL = f"{_SELECT} WHERE call_key = ? AND state = 'succeeded' ORDER BY seq DESC LIMIT 1"
 _BY_PREFIX = f"{_SELECT} WHERE id >= ? AND id < ? ORDER BY seq DESC LIMIT ?"
 _BY_SESSION = f"""
 {_SELECT} WHERE seq > (SELECT max(seq) FROM jobs) - ?
@@ -111,6 +112,11 @@ class JobReads(Queries):
     def job_by_key(self, idempotency_key: str) -> Job | None:
         """The one job of that key. Compare `request_digest`: another one is a conflict."""
         row = self._one(_BY_KEY, idempotency_key)
+        return JOBS.record(row) if row is not None else None
+
+    def job_by_call(self, call_key: str) -> Job | None:
+        """The newest job of that call that has succeeded."""
+        row = self._one(_BY_CALL, call_key)
         return JOBS.record(row) if row is not None else None
 
     def jobs(
