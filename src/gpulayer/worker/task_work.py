@@ -211,8 +211,6 @@ class TaskWork:
             task_id = order.assignment.task_id
             note = task.get("note") or {}
             told = warm.told(preparation_in(note), task, reply)
-            known = (note.get("rendezvous"), told)
-            told = warm.told(preparation_in(note), order.assignment.spec, reply)
             known = (note.get("rendezvous"), told, str(note.get("world") or ""))
             self._post(heard.TaskStarted(task_id, order.number, self._clock.now(), *known))
 
