@@ -168,11 +168,17 @@ class Column:
     def refresh(self, machines: Sequence[Machine], changed: Sequence[int]) -> None:
         """Bring the groups up to date with the machines that changed since the last time."""
         if self.rule.changes and self.seen < len(changed):
+            moved: dict[Failing, int] = {}
+            gone = 0
             for position in set(changed[self.seen :]):
-                for failing in self.groups:
-                    self.groups[failing] &= ~machines[position].bit
-                failing = self._answer(machines[position])[1]
-                self.groups[failing] = self.groups.get(failing, 0) | machines[position].bit
+                machine = machines[position]
+                gone |= machine.bit
+                failing = self._answer(machine)[1]
+                moved[failing] = moved.get(failing, 0) | machine.bit
+            for failing in self.groups:
+                self.groups[failing] &= ~gone
+            for failing, bits in moved.items():
+                self.groups[failing] = self.groups.get(failing, 0) | bits
         self.seen = len(changed)
 
     def _answer(self, machine: Machine) -> tuple[tuple[Check, ...], Failing]:
