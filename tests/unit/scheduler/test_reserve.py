@@ -113,6 +113,17 @@ def test_behind_a_reservation_the_shortest_goes_first() -> None:
     assert placed(queue, busy(2.0, NOW + HOUR)) == ["job-2"]
 
 
+def test_behind_a_reservation_who_waited_long_for_its_length_goes_first() -> None:
+    long, short = lasting(HOUR, 1.5), lasting(60.0, 1.5)
+    snapshot = a_snapshot([WIDE, short, long], [busy(2.0, NOW + 2 * HOUR)], now=NOW)
+    new = replace(snapshot.queue[1], since=NOW - 60.0)
+    for since, first in ((NOW - HOUR - 60.0, "job-2"), (NOW - HOUR + 60.0, "job-1")):
+        old = replace(snapshot.queue[2], since=since)
+        asked = replace(snapshot, queue=(snapshot.queue[0], new, old))
+        begun = [d.job_id for d in place(asked) if d.outcome is Outcome.PLACED]
+        assert begun == [first]
+
+
 def test_a_job_from_inside_of_a_job_is_not_stopped() -> None:
     """The one that submitted it waits for it: both would wait for ever."""
     child = shape_of({}, {"parent_job": "other-1"})

@@ -1,10 +1,10 @@
 """One pass over the queue: who goes where, and why the others wait.
 
 Jobs are taken by priority, then by age. The first that must wait is given a reservation
-(`reserve`); behind it those of a priority come by their time limits, the shortest first, where they
-are not in its way. A shape that cannot be placed blocks only itself. Shapes that differ in their
-limit alone are one kind, judged and explained once, however many jobs have it. A pass costs kinds
-times workers at most, plus what it places.
+(`reserve`); behind it, where they are not in its way, those of a priority that have waited long for
+their length and size come first. A shape that cannot be placed blocks only itself. Shapes that
+differ in their limit alone are one kind, judged and explained once, however many jobs have it. A
+pass costs kinds times workers at most, plus what it places.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class Pass:
             was_held = self._fleet.held
             yield from self._blocked(pending)
             if self._fleet.held != was_held:
-                queue[at:] = sorted(queue[at:], key=self._shortest_first)
+                queue[at:] = sorted(queue[at:], key=self._most_due)
 
     @property
     def start(self) -> float | None:
@@ -129,14 +129,16 @@ class Pass:
         self._of_shape[pending.shape_id] = [pending]
         return self._placed(pending) or next(self._blocked(pending))
 
-    def _shortest_first(self, pending: Pending) -> tuple[int, float, int, JobId]:
-        limit = self._shape(pending).limit
-        return (
-            -pending.priority,
-            math.inf if limit is None else limit,
-            pending.seq,
-            pending.job_id,
-        )
+    def _most_due(self, pending: Pending) -> tuple[int, float, float, int, JobId]:
+        """Who waits long for its length and size goes first: `WFP3` of Tang and others, "Fault-
+        aware, utility-based job scheduling on Blue Gene/P", CLUSTER 2009. Of those that have not
+        waited the shortest, and last those without a limit."""
+        shape = self._shape(pending)
+        limit = math.inf if shape.limit is None else max(shape.limit, 1.0)
+        now = self._snapshot.limits.get("now", 0.0)
+        waited = max(0.0, now - pending.since) if pending.since is not None else 0.0
+        due = (waited / limit) ** 3 * max(1, shape.gpus * shape.nodes)
+        return (-pending.priority, -due, limit, pending.seq, pending.job_id)
 
     def to_recall(self, sent: Sequence[Sent]) -> list[Sent]:
         """Of what was sent ahead, what could begin elsewhere by now, what a job of higher priority
