@@ -99,6 +99,8 @@ class WorkerCapabilities:
     """Whether it does what a plane asks besides tasks (`messages.Errand`)."""
     takes_ahead: bool = False
     """Whether it keeps a task that is sent ahead of its room until it may begin."""
+    takes_runs: bool = False
+    """Whether one task of it runs many elements of an array, one after another."""
     address: str | None = None
     """Its own IP address on the way to the plane. None: the plane's own machine."""
     streams: bool = False

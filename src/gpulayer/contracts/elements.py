@@ -65,7 +65,7 @@ def parameters(spec: Mapping[str, Any], index: int) -> dict[str, Any]:
     """What the element of that index is given, by name. The last name of a matrix runs fastest."""
     array = spec["array"]
     if array.get("items") is not None:
-        return {"item": array["items"][index]}
+        return {"item": array["items"][index - array.get("from", 0)]}
     found: dict[str, Any] = {}
     for name, values in reversed((array.get("matrix") or {}).items()):
         index, at = divmod(index, len(values))

@@ -115,6 +115,9 @@ class Assignment(Message):
     checkpoints: tuple[Mapping[str, Any], ...] = ()
     """What was kept of the job, newest first: {attempt, at, size, files}. The first one that can
     be fetched is put back before it starts."""
+    run: Mapping[str, Any] | None = None
+    """Of a run of elements, for workers whose capabilities say `takes_runs`: as `contracts.runs`
+    says. All else is that of its first element."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +147,8 @@ class Exit(Message):
     """{count, bytes, paths} of what stays in the workspace; the largest paths alone."""
     usage: Mapping[str, Any] = field(default_factory=dict)
     """{user_seconds, system_seconds, max_rss_bytes}, where known."""
+    elements: tuple[Mapping[str, Any], ...] = ()
+    """Of a run: those of its elements that have ended, in order, as `contracts.runs` says."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,6 +83,8 @@ class Progress:
     """Failures that the job's story tells of."""
     max_parallel: int | None = None
     max_failures: int | None = None
+    pace: float | None = None
+    """Seconds that one of them takes, by the newest ends. None: none has ended yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +139,8 @@ class Task:
     """Digest of the artifact that says what it ran in; None: its worker has not said."""
     ending: Mapping[str, Any] | None = None
     """Of an ended node of a gang: what the job's end needs of it, once all have ended."""
+    last: int | None = None
+    """Of a run of elements: the index of its last one, `index` being the first. None: it is one."""
 
 
 AHEAD_PHASES = frozenset({"ahead", "recalled"})

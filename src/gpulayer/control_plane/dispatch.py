@@ -14,6 +14,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import partial
 from threading import Lock
 from typing import TypeVar
 
@@ -25,7 +26,7 @@ from gpulayer.contracts.decision import (
 )
 from gpulayer.contracts.ids import JobId, ShapeId, TaskId, WorkerId
 from gpulayer.contracts.messages import Assignment
-from gpulayer.control_plane import elements
+from gpulayer.control_plane import elements, room
 from gpulayer.control_plane.election import Election
 from gpulayer.control_plane.lifecycle import jobs as rules
 from gpulayer.control_plane.meters import Meters
@@ -245,7 +246,8 @@ class Dispatcher:
             sessions = {p.worker_id: self._sessions.get(p.worker_id) for p in decision.placements}
             incarnations = {w: s.worker.incarnation for w, s in sessions.items() if s is not None}
             fences = tx.next_fences(len(decision.placements))
-            changes = elements.placed(tx, job, decision, fences, incarnations, now)
+            slots = partial(room.slots, self._sessions, decision)
+            changes = elements.placed(tx, job, decision, fences, incarnations, now, slots)
         if not tx.apply(changes):
             return None
         self._snapshots.note_limit(job)

@@ -4,7 +4,8 @@ that is no array nothing more is read, and the plain rule is asked."""
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from gpulayer.contracts import elements
 from gpulayer.contracts.changes import NOTHING, Changes
@@ -48,13 +49,20 @@ def placed(
     fences: Sequence[Fence],
     incarnations: Mapping[WorkerId, int],
     now: float,
+    slots: Callable[[float], int],
 ) -> Changes:
-    """Nothing: another pass gave the last element out."""
+    """Nothing: another pass gave the last element out, or it may not be sent ahead. `slots`: how
+    many tasks of so many cores all workers run at one time; 0: the chosen one takes no runs."""
     if job.elements is None:
         return rules.placed(job, decision, fences, incarnations, now)
-    progress = progress_of(tx, job)
+    progress, where = progress_of(tx, job), decision.placements[0]
+    if where.ahead and progress.max_failures is not None:
+        return NOTHING  # it would begin without a word after the failure that is one too many
+    room = 1 if progress.pace is None else slots(where.cpu_cores)
+    most = handing_out.most_together(job, progress, room) if room else 1
     returned = tx.due_chunk(job.id, now) if progress.returned else None
-    place = handing_out.next_place(job, progress, returned, lambda n: tx.chunk(job.id, n), now)
+    rows = partial(tx.chunk, job.id)
+    place = handing_out.next_place(job, progress, returned, rows, now, most)
     if place is None or not handing_out.ready(progress, 1):
         return NOTHING
     return handing_out.placed(job, progress, place, decision, fences, incarnations, now)

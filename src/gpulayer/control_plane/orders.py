@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from gpulayer.contracts import runs
 from gpulayer.contracts.elements import element_spec
 from gpulayer.contracts.ids import WorkerId
 from gpulayer.contracts.messages import Assignment, Cancel
@@ -41,6 +42,7 @@ def assignment(
         gpus=task.gpus,
         timeout_seconds=job.spec.get("timeout_seconds"),
         ahead=task.phase in AHEAD_PHASES,
+        run=None if task.last is None else runs.told(job.spec, task.index, task.last),
         gang=_gang(gang, sessions) if gang and sessions else None,
         checkpoints=tuple(
             {"attempt": one.attempt, "at": one.at, "size": one.size, "files": one.files}

@@ -19,7 +19,7 @@ from gpulayer.control_plane import elements
 from gpulayer.control_plane.election import Election
 from gpulayer.control_plane.endings import end_tasks
 from gpulayer.control_plane.envelopes import Envelopes
-from gpulayer.control_plane.lifecycle import arrays, retry, tasks as rules
+from gpulayer.control_plane.lifecycle import element_ends, retry, tasks as rules
 from gpulayer.control_plane.ports import Ports, Tx, commit, then
 from gpulayer.control_plane.sessions import Sessions
 from gpulayer.control_plane.wakeups import job_topic
@@ -109,7 +109,7 @@ class Reconciler:
                 limit = 2 * job.cancel_grace + 2 * settings.lease_seconds
                 if self._age(known, "cancelling", task, instant) >= limit:
                     yield task.id, Exit("cancelled", Reason.USER, "its worker did not end it")
-            timeout = job.spec.get("timeout_seconds")
+            timeout = job.spec.get("timeout_seconds") if task.last is None else None
             if timeout is not None and task.state is TaskState.RUNNING:
                 limit = timeout + settings.grace_seconds + 2 * settings.lease_seconds
                 if self._age(known, "running", task, instant) >= limit:
@@ -119,9 +119,9 @@ class Reconciler:
     def _allowed_silence(self, task: Task, job: Job) -> float:
         """A task that could be given out again is, after one lease; losing another helps nobody."""
         settings = self._ports.settings
-        if job.elements is not None:
-            job = arrays.attempt_of(job, task)
-        if task.state is TaskState.ASSIGNED or retry.may_go_again(job):
+        is_element = job.elements is not None
+        again = element_ends.may_go_again(job, task) if is_element else retry.may_go_again(job)
+        if task.state is TaskState.ASSIGNED or again:
             return settings.lease_seconds
         if job.cancel_requested_at is not None:
             return settings.lease_seconds

@@ -20,17 +20,15 @@ import ast
 import importlib
 import importlib.util
 import json
-import linecache
 import math
 import os
 import signal
 import sys
-import traceback
 import types
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Sequence
     from typing import Any
 
 MAX_DEPTH, MAX_INT_BITS = 50, 14_000
@@ -40,9 +38,7 @@ _PLAIN_PARTS = 10_000
 _FOLDERS = "GPULAYER_INPUT_DIR", "GPULAYER_OUTPUT_DIR"
 _PACKAGE, _TAGGED = "_gpulayer_values", "$gpulayer"
 
-MAX_TRACEBACK = 64 * 1024
 MAX_MESSAGE = 16 << 10
-MAX_CHAIN = 20
 _FAILED, _NOT_FOUND = 1, 127
 _TAKEN = frozenset(sys.modules) | frozenset(getattr(sys, "stdlib_module_names", ()))
 """Names that a script's module must not take, or the standard library would find the script."""
@@ -61,38 +57,60 @@ class NotPlain(Exception):
 
 
 def main() -> None:
-    global is_importing
     call_path, result_path = sys.argv[1:3]
     with open(call_path, encoding="ascii") as file:
         call = json.load(file)
     _prepare(call)
-    function = None
-    inputs, outputs = (os.environ.get(name, "") for name in _FOLDERS)
+    folder = os.path.dirname(os.path.abspath(call_path))
+    if "elements" in call:
+        _beside("element_loop.py", "_gpulayer_element_loop")
+        calls = _beside("element_calls.py", "_gpulayer_element_calls")
+        calls.call_all(call, result_path, lambda: _imported(call, folder), _called, _exit_code)
+        sys.exit(0)
     try:
-        is_importing = True
-        function = _find(call, os.path.dirname(os.path.abspath(call_path)))
-        is_importing = False
-        args, kwargs = _arguments(call, inputs)
-        text = _result(function(*args, **kwargs), call, outputs, result_path)
-    except KeyboardInterrupt:
-        _print_error(*sys.exc_info())
+        function, text = _imported(call, folder)
+        code = _NOT_FOUND
+        if function is not None:
+            code, text = _called(function, call, result_path)
+    except KeyboardInterrupt as stop:
+        _print_error(stop)
         _die_of_interrupt()
     except SystemExit as stop:
-        if function is not None:
-            _write(result_path, json.dumps({"exit": _exit_code(stop)}))
-            raise
-        text = "the module ended the process while it was imported"
-        code = _fail(result_path, "function-not-importable", ImportError(text))
-    except NotPlain as error:
-        code = _fail(result_path, error.slug, error)
-    except BaseException as error:
-        code = _fail(
-            result_path, "function-not-importable" if function is None else "exception", error
-        )
-    else:
-        _write(result_path, '{"value":' + text + "}")
-        code = 0
+        _write(result_path, json.dumps({"exit": _exit_code(stop)}))
+        raise
+    _write(result_path, text)
     sys.exit(code)
+
+
+def _imported(call: dict[str, Any], folder: str) -> tuple[Callable[..., Any] | None, str]:
+    """The function; or None, and why there is none as the result's JSON."""
+    global is_importing
+    is_importing, why = True, "function-not-importable"
+    try:
+        found = _find(call, folder)
+    except KeyboardInterrupt:
+        raise
+    except SystemExit:
+        text = "the module ended the process while it was imported"
+        return None, _failure(why, ImportError(text))
+    except BaseException as error:
+        return None, _failure(why, error)
+    is_importing = False
+    return found, ""
+
+
+def _called(function: Callable[..., Any], call: dict[str, Any], path: str) -> tuple[int, str]:
+    """Exit code, and the result's JSON."""
+    inputs, outputs = (os.environ.get(name, "") for name in _FOLDERS)
+    try:
+        args, kwargs = _arguments(call, inputs)
+        value = function(*args, **kwargs)
+        return 0, '{"value":' + _result(value, call, outputs, path) + "}"
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:
+        slug = error.slug if isinstance(error, NotPlain) else "exception"
+        return _FAILED, _failure(slug, error)
 
 
 # --- finding the function -------------------------------------------------------------------
@@ -226,15 +244,22 @@ def _of_task(call: dict[str, Any]) -> Any:
 def _package() -> Any:
     """The package `values` beside this file, which is read when a value needs more than JSON."""
     if _PACKAGE not in sys.modules:
-        folder = os.path.join(os.path.dirname(os.path.realpath(__file__)), "values")
-        spec = importlib.util.spec_from_file_location(
-            _PACKAGE, os.path.join(folder, "__init__.py"), submodule_search_locations=[folder]
-        )
-        assert spec is not None
-        assert spec.loader is not None
-        sys.modules[_PACKAGE] = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(sys.modules[_PACKAGE])
+        _beside(os.path.join("values", "__init__.py"), _PACKAGE, ["values"])
     return importlib.import_module(_PACKAGE + ".task")
+
+
+def _beside(path: str, name: str, inner: Sequence[str] = ()) -> Any:
+    """A module of this folder, under a name that takes nobody's place."""
+    here = os.path.dirname(os.path.realpath(__file__))
+    folders = [os.path.join(here, folder) for folder in inner] or None
+    spec = importlib.util.spec_from_file_location(
+        name, os.path.join(here, path), submodule_search_locations=folders
+    )
+    assert spec is not None
+    assert spec.loader is not None
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def _is_plain(value: Any, left: list[int], depth: int) -> bool:
@@ -277,91 +302,30 @@ def _kind(kind: type) -> str:
 # --- ends -----------------------------------------------------------------------------------
 
 
-def _fail(result_path: str, slug: str, error: BaseException) -> int:
-    kind = type(error)
-    shown = NotPlain if isinstance(error, NotPlain) else kind
-    described = {
-        "slug": slug,
-        "type": shown.__qualname__,
-        "module": kind.__module__ if shown is kind and kind.__module__ != __name__ else "",
-        "message": _message(error),
-        "traceback": _traceback(error),
-        "chain": [
-            {
-                "relation": relation,
-                "type": type(one).__qualname__,
-                "module": type(one).__module__,
-                "message": _message(one),
-            }
-            for relation, one in _chain(error)
-        ],
-    }
-    if not isinstance(error, NotPlain) and _is_small(list(error.args)):
+def _failure(slug: str, error: BaseException) -> str:
+    """The result's JSON of a call that raised; what it raised is printed."""
+    failures = _failures()
+    is_refused = isinstance(error, NotPlain)
+    described = failures.described(slug, error, is_refused)
+    if not is_refused and _is_small(list(error.args)):
         described["args"] = list(error.args)
-    _print_error(kind, error, error.__traceback__)
-    _write(result_path, json.dumps({"error": described}))
-    return _NOT_FOUND if slug == "function-not-importable" else _FAILED
+    _print_error(error)
+    return json.dumps({"error": described})
+
+
+def _print_error(error: BaseException) -> None:
+    if isinstance(error, NotPlain):
+        sys.stderr.write("error[{}]: {}\n".format(error.slug, error))
+    else:
+        _failures().show(error)
+
+
+def _failures() -> Any:
+    return sys.modules.get("_gpulayer_failures") or _beside("failures.py", "_gpulayer_failures")
 
 
 def _is_small(args: list[Any]) -> bool:
     return _is_plain(args, [_PLAIN_PARTS], 0) and len(json.dumps(args)) <= MAX_MESSAGE
-
-
-def _chain(error: BaseException) -> Iterator[tuple[str, BaseException]]:
-    seen = {id(error)}
-    while len(seen) <= MAX_CHAIN:
-        relation, below = "cause", error.__cause__
-        if below is None and not error.__suppress_context__:
-            relation, below = "context", error.__context__
-        if below is None or id(below) in seen:
-            return
-        seen.add(id(below))
-        yield relation, below
-        error = below
-
-
-def _message(error: BaseException) -> str:
-    try:
-        text = str(error)
-        if len(text) > MAX_MESSAGE:
-            left_out = len(text) - MAX_MESSAGE
-            text = "{}... ({} characters left out)".format(text[:MAX_MESSAGE], left_out)
-        return text.encode("utf-8", "backslashreplace").decode()
-    except Exception:
-        return "(its message cannot be shown)"
-
-
-def _traceback(error: BaseException) -> str:
-    if isinstance(error, NotPlain):
-        return ""
-    text = "".join(traceback.format_exception(type(error), error, _users(error.__traceback__)))
-    if len(text) > MAX_TRACEBACK:
-        half = MAX_TRACEBACK // 2
-        left_out = "\n  ... {} characters left out ...\n".format(len(text) - MAX_TRACEBACK)
-        text = text[:half] + left_out + text[-half:]
-    return text.encode("utf-8", "backslashreplace").decode()
-
-
-def _users(trace: types.TracebackType | None) -> types.TracebackType | None:
-    """The traceback from the first frame of the user's own code."""
-    while trace is not None:
-        name = trace.tb_frame.f_code.co_filename
-        if (
-            name != __file__
-            and not name.startswith("<frozen importlib")
-            and (os.path.dirname(name) != os.path.dirname(importlib.__file__ or ""))
-        ):
-            break
-        trace = trace.tb_next
-    return trace
-
-
-def _print_error(kind: Any, error: Any, trace: Any) -> None:
-    if isinstance(error, NotPlain):
-        sys.stderr.write("error[{}]: {}\n".format(error.slug, error))
-    else:
-        linecache.checkcache()
-        traceback.print_exception(kind, error, _users(trace))
 
 
 def _exit_code(stop: SystemExit) -> int:

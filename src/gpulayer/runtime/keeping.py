@@ -17,7 +17,7 @@ from gpulayer.runtime.loop import READ, Loop
 from gpulayer.runtime.past import BIRTH, LOG
 from gpulayer.runtime.processes import Children
 from gpulayer.runtime.quick import Quick
-from gpulayer.runtime.segments import Writer
+from gpulayer.runtime.segments import STDOUT, Relay, Writer
 from gpulayer.runtime.streams import Pump
 
 TYPE_CHECKING = False
@@ -203,8 +203,13 @@ class _Keeping:
             clock=time.time,
         )
 
+        relay = Relay(segment) if request.get("records") else None
+
         def out(source: Source, data: bytes) -> None:
-            segment.write(source.stream, data, source.rank)
+            if relay is not None and source.stream == STDOUT:
+                relay.feed(data)
+            else:
+                segment.write(source.stream, data, source.rank)
 
         for source in self._sources:
             if source.copying[0]:

@@ -11,6 +11,7 @@ A task is the object of `start`:
     redact                                           [[name, value], ...]
     stdin "attach" | "null" | path, unbuffered       of the watching client; a file's own path
     log_limit_bytes
+    records                                          its standard output is log records
     warm                                             {preload, sys_path, in_place}: it may be forked
                                                      from a Python that imported these: `zygotes`
     outside                                          what ends a container of it: see `outside`

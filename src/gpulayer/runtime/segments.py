@@ -143,10 +143,13 @@ class Writer:
         self._unwritten = 0
         self._why = ""
 
-    def write(self, stream: int, data: bytes, rank: int | None = None) -> None:
-        """Output of the job, already redacted. `rank`: whose, where it is not the task's own."""
+    def write(
+        self, stream: int, data: bytes, rank: int | None = None, index: int | None = None
+    ) -> None:
+        """Output of the job, already redacted. `rank`, `index`: whose, where it is not the task's
+        own."""
         kept = data if self._room is None else data[: self._room]
-        self._append(stream, kept, rank)
+        self._append(stream, kept, rank, index)
         if self._room is not None:
             self._room -= len(kept)
         if len(kept) < len(data):
@@ -175,10 +178,12 @@ class Writer:
         self.fd = os.open(self._path, flags, 0o600)
         self.size = repair(self.fd)
 
-    def _append(self, stream: int, data: bytes, rank: int | None = None) -> None:
+    def _append(
+        self, stream: int, data: bytes, rank: int | None = None, index: int | None = None
+    ) -> None:
         if not data:
             return
-        if (self._unwritten and not self._own_up()) or not self._put(stream, data, rank):
+        if (self._unwritten and not self._own_up()) or not self._put(stream, data, rank, index):
             self._unwritten += len(data)
 
     def _own_up(self) -> bool:
@@ -189,9 +194,11 @@ class Writer:
             self._unwritten = 0
         return True
 
-    def _put(self, stream: int, data: bytes, rank: int | None = None) -> bool:
-        whose = self._rank if rank is None else rank
-        header = HEADER.pack(MAGIC, stream, whose, self._index, self._clock(), len(data))
+    def _put(
+        self, stream: int, data: bytes, rank: int | None = None, index: int | None = None
+    ) -> bool:
+        whose = self._rank if rank is None else rank, self._index if index is None else index
+        header = HEADER.pack(MAGIC, stream, *whose, self._clock(), len(data))
         try:
             if self.fd < 0:
                 self._open()
@@ -205,6 +212,26 @@ class Writer:
         self.size += written
         self._grown()
         return True
+
+
+class Relay:
+    """Records that a task's own process makes, on their way into its segment: each keeps the
+    stream and the index that it has. Bytes that are no records are left out, and a note says so."""
+
+    def __init__(self, writer: Writer) -> None:
+        self._writer = writer
+        self._reader = Reader()
+
+    def feed(self, data: bytes) -> None:
+        try:
+            for record in self._reader.feed(data):
+                stream = record.stream if record.stream in (STDOUT, STDERR) else STDOUT
+                self._writer.write(stream, record.data, index=record.index)
+        except ValueError:
+            self._writer.note("some output is missing here")
+            self._reader = Reader()
+            if left := data[first_whole(data) :]:
+                self.feed(left)
 
 
 def _truncate(fd: int, size: int) -> None:

@@ -93,6 +93,7 @@ _TASK = {
     "pipes": [{"path": str, "stream": Below(5), "rank": Below(1 << 16)}],
     "redact": [[str]],
     "unbuffered": bool,
+    "records": bool,
     "warm": {
         "preload": [str],
         "sys_path": [str],

@@ -18,7 +18,7 @@ from gpulayer.runtime.keeper import Keeper
 from gpulayer.runtime.keeping import Post
 from gpulayer.runtime.ladder import Ladder
 from gpulayer.runtime.past import BIRTH, LOG, remove_files
-from gpulayer.runtime.segments import Writer
+from gpulayer.runtime.segments import STDOUT, Relay, Writer
 from gpulayer.runtime.streams import Keyboard, Pump
 from gpulayer.runtime.tails import Tails
 
@@ -92,6 +92,7 @@ class Task:
             grown=self._grown,
         )
         self.tails = Tails(self._segment)
+        self._relay = Relay(self._segment) if request.get("records") else None
 
     @property
     def is_running(self) -> bool:
@@ -321,7 +322,10 @@ class Task:
 
     def _out(self, source: Source, data: bytes) -> None:
         crash.point("supervisor-read")
-        self._segment.write(source.stream, data, source.rank)
+        if self._relay is not None and source.stream == STDOUT:
+            self._relay.feed(data)
+        else:
+            self._segment.write(source.stream, data, source.rank)
         crash.point("supervisor-written")
         if self._attach is not None:
             lines = self._lines.get(source)

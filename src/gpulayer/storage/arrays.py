@@ -30,6 +30,7 @@ def _put(table: Table[Progress] | Table[Chunk], key: str, columns: Iterable[str]
 
 _COUNTS = (
     "waiting", "live", "succeeded", "failed", "timed_out", "cancelled", "returned", "next", "told",
+    "pace",
 )  # fmt: skip
 _PUT_ARRAY = _put(ARRAYS, "job_id", _COUNTS)
 _PUT_CHUNK = _put(CHUNKS, "job_id, chunk", ("states", "again", "due"))

@@ -32,7 +32,10 @@ _SELECT = f"SELECT {TASKS.columns} FROM tasks"
 _BY_ID = f"{_SELECT} WHERE id = ?"
 _STATE = "SELECT state FROM tasks WHERE id = ?"
 _OF_JOB = f'{_SELECT} WHERE job_id = ? ORDER BY "index", attempt, rank, fence'
-_OF_ELEMENT = f'{_SELECT} WHERE job_id = ? AND "index" = ? ORDER BY attempt, rank, fence'
+_OF_ELEMENT = (
+    f'{_SELECT} WHERE job_id = ? AND "index" <= ? AND "index" >= ?'
+    ' AND coalesce("last", "index") >= ? ORDER BY attempt, rank, fence'
+)
 _AFTER = f"{_SELECT} WHERE job_id = ? AND fence > ? ORDER BY fence LIMIT ?"
 _OPEN_LOGS = f"{_SELECT} WHERE job_id = ? AND log_complete = 0 AND state <> 'lost'"
 _LIVE = f"{_SELECT} WHERE state IN ('assigned', 'running')"
@@ -62,9 +65,12 @@ class TaskReads(Queries):
         """All attempts of a job, by element, attempt, rank."""
         return [TASKS.record(row) for row in self._all(_OF_JOB, job_id)]
 
-    def tasks_of_element(self, job_id: JobId, index: int) -> list[Task]:
-        """All attempts of one element, in order."""
-        return [TASKS.record(row) for row in self._all(_OF_ELEMENT, job_id, index)]
+    def tasks_of_element(self, job_id: JobId, index: int, since: int | None = None) -> list[Task]:
+        """All attempts of one element, in order. `since`: the first index with which a run that
+        it is in may begin; None: it is in none."""
+        first = index if since is None else since
+        rows = self._all(_OF_ELEMENT, job_id, index, first, index)
+        return [TASKS.record(row) for row in rows]
 
     def tasks_after(self, job_id: JobId, fence: int, limit: int) -> list[Task]:
         """Of a job, those with a later fence, in order."""

@@ -53,6 +53,7 @@ class ThisMachine:
             enters_images=True,
             errands=True,
             takes_ahead=True,
+            takes_runs=True,
         )
         self._engines = engines
         if engines is None or not engines.programs:

@@ -104,4 +104,5 @@ def _size(news: TaskReport) -> int:
         return 0
     paths = sum(len(str(output.get("path"))) + _OUTPUT_BYTES for output in end.outputs)
     texts = len(news.log or "") + len(end.value or "") + len(end.message)
+    texts += len(str(end.elements)) if end.elements else 0
     return texts + paths + (len(str(end.error)) if end.error else 0)

@@ -59,6 +59,16 @@ class Slot:
     """When a report of this session last carried the exit; None: none did."""
 
     @property
+    def is_run(self) -> bool:
+        """Whether it runs many elements, one after another."""
+        return "last" in self.note
+
+    @property
+    def last(self) -> int:
+        """Index of its last element."""
+        return int(self.note.get("last", self.index))
+
+    @property
     def lives(self) -> bool:
         """Whether a process of it may exist."""
         return self.phase in ("staging", "running")
@@ -94,7 +104,12 @@ def note_of(assignment: Assignment) -> dict[str, Any]:
         retry.get("retry_on", ("worker_lost",))
     )
     workload: Mapping[str, Any] = assignment.spec.get("workload") or {}
+    if assignment.run is not None:  # what it has not begun goes out again in any case
+        again, own = True, {"first": assignment.index, "last": assignment.run["last"]}
+    else:
+        own = {}
     return {
+        **own,
         "again": again,
         "kind": workload.get("kind", "command"),
         "secrets": bool(assignment.spec.get("secrets")),

@@ -172,7 +172,7 @@ class Slots:
                 return self.started(slot, None, now)
             slot.phase = "waiting"
         elif slot.phase == "running" and not listed:
-            self._watcher_lost(slot)
+            return self._watcher_lost(slot)
         return self.ending(slot)
 
     def _blocked(self, slot: Slot) -> bool:
@@ -180,20 +180,24 @@ class Slots:
         gang = slot.note.get("gang")
         return any(
             other.lives
-            and (other.job_id, other.index) == (slot.job_id, slot.index)
+            and other.job_id == slot.job_id
+            and other.index <= slot.last
+            and slot.index <= other.last
             and (gang is None or other.note.get("gang") != gang)
             for other in self._slots.values()
         )
 
-    def _watcher_lost(self, slot: Slot) -> None:
+    def _watcher_lost(self, slot: Slot) -> list[Instruction]:
+        """Of a run it is still known what has ended."""
+        why = "the process that watched the job ended while the job ran"
         slot.phase = "exited"
         slot.log.size = slot.log.read
-        slot.exit = Exit(
-            TaskState.LOST,
-            Reason.SUPERVISOR_LOST,
-            "the process that watched the job ended while the job ran",
-            started_at=slot.started_at,
-        )
+        if slot.is_run:
+            how = (TaskState.LOST, Reason.SUPERVISOR_LOST, why, slot.started_at)
+            raw = dict(zip(("outcome", "reason", "message", "started_at"), how, strict=True))
+            return [Collect(slot.task_id, slot.fence, raw, slot.note)]
+        slot.exit = Exit(TaskState.LOST, Reason.SUPERVISOR_LOST, why, started_at=slot.started_at)
+        return []
 
 
 def never_started(slot: Slot) -> Exit:
@@ -211,4 +215,5 @@ def _lapsed(ending: Exit) -> Exit:
         started_at=ending.started_at,
         ended_at=ending.ended_at,
         usage=ending.usage,
+        elements=ending.elements,
     )

@@ -37,6 +37,7 @@ from gpulayer.worker.steps import (
     image,
     plan,
     restoring,
+    running,
     secrets,
     staging,
     visibility,
@@ -47,9 +48,6 @@ from gpulayer.worker.steps.plan import UNWATCHED, TaskPlan, Watch
 from gpulayer.worker.steps.spares import Spares
 from gpulayer.worker.supervisor_link import SupervisorGone
 from gpulayer.worker.worlds import Worlds
-
-GRACE_SECONDS = 10.0
-"""Between asking a task to end at its time limit and killing it."""
 
 LOG_BYTES = 1 << 30
 
@@ -173,8 +171,8 @@ class TaskRunner:
     def collect_plain(self, order: Collect) -> Exit | None:
         """The end of a command that left nothing but its exit; None: `collect` has work to do."""
         note = order.note
-        if note.get("image"):
-            return None  # its engine may have something to say
+        if note.get("image") or "last" in note:
+            return None  # its engine may have something to say, or its elements have
         if note.get("kind") != "command" or note.get("secrets") or note.get("outputs"):
             return None
         if not note.get("folder"):
@@ -188,6 +186,9 @@ class TaskRunner:
         outputs now; `SupervisorGone`: nobody to ask about its secrets; ask again."""
         folder = self._folder_of(order.task_id)
         end = ending.of_process(order.exit)
+        if "last" in order.note:
+            each = running.ends(folder, order.note, lambda left: collect.outputs(left, channel))
+            return dataclasses.replace(end, elements=tuple(each))
         if order.note.get("image"):
             end = self._of_container(end, folder)
         if order.note.get("kind") == "function":
@@ -274,13 +275,14 @@ def _start_message(task: TaskPlan, preparation: Preparation | None) -> dict[str,
         "set": task.set,
         "unset": [name for name in task.unset if name not in task.set],
         "cwd": task.cwd,
-        "timeout_seconds": assignment.timeout_seconds,
-        "grace_seconds": GRACE_SECONDS,
+        "timeout_seconds": None if assignment.run else assignment.timeout_seconds,
+        "grace_seconds": plan.GRACE_SECONDS,
         "redact": [list(pair) for pair in task.redact],
         "stdin": task.stdin or ("attach" if attached else "null"),
         "unbuffered": attach_id is None,
         **({"outside": task.outside} if task.outside else {}),
         **({"warm": task.warm} if task.warm else {}),
+        **({"records": True} if assignment.run else {}),
         **({"pipes": task.pipes, "rank": segments.LAUNCHER} if task.pipes else {}),
         "log_limit_bytes": LOG_BYTES,
         "note": note_of(assignment)

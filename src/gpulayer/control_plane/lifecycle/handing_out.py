@@ -1,4 +1,4 @@
-"""Giving out the elements of an array, one by one. Pure.
+"""Giving out the elements of an array, one by one or many in a row. Pure.
 
 What was given back goes first; else the next that nobody ever had. A chunk of states is made when
 the first of it is given out, so that an array costs nothing before that.
@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from gpulayer.contracts import elements
+from gpulayer.contracts import elements, runs
 from gpulayer.contracts.changes import Changes
 from gpulayer.contracts.decision import Decision
 from gpulayer.contracts.elements import CHUNK, FRESH, LEFT_OUT, LIVE, RETURNED, Grid
@@ -18,6 +18,9 @@ from gpulayer.contracts.ids import Fence, JobId, WorkerId
 from gpulayer.contracts.records import Chunk, Job, Progress
 from gpulayer.contracts.states import JobState
 from gpulayer.control_plane.lifecycle import jobs as rules
+
+RUN_SECONDS, LEAST_SECONDS = 0.5, 0.02
+"""Work of one run of elements, and what is not worth a run of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +31,8 @@ class Place:
     chunk: Chunk
     attempts: int = 0
     """That were used up."""
+    count: int = 1
+    """Of it and those behind it, which are alike."""
 
     @property
     def was_returned(self) -> bool:
@@ -79,12 +84,15 @@ def next_place(
     returned: Chunk | None,
     chunk_of: Callable[[int], Chunk | None],
     now: float,
+    most: int = 1,
 ) -> Place | None:
-    """What came back goes first. `returned`: a chunk with some of that. None: nothing is due."""
+    """What came back goes first. `returned`: a chunk with some of that. `most`: how many may be
+    given out together. None: nothing is due."""
     if returned is not None and (found := due(returned, now)):
         at = min(found)
-        used = returned.again[str(at)][0]
-        return Place(returned.chunk * CHUNK + at, returned, used)
+        used, lost, _ = returned.again[str(at)]
+        count = 1 if lost else _alike(returned, set(found), at, min(most, progress.returned))
+        return Place(returned.chunk * CHUNK + at, returned, used, count)
     if progress.waiting <= progress.returned:
         return None
     grid, position = elements.grid_of(job.spec), progress.next
@@ -93,9 +101,25 @@ def next_place(
         chunk = chunk_of(number) or fresh(job.id, grid, number)
         at = chunk.states.find(FRESH, position % CHUNK)
         if at >= 0:
-            return Place(number * CHUNK + at, chunk)
+            left = min(most, progress.waiting - progress.returned)
+            row = chunk.states[at : at + left]
+            return Place(number * CHUNK + at, chunk, 0, len(row) - len(row.lstrip(FRESH)))
         position = (number + 1) * CHUNK
     return None
+
+
+def most_together(job: Job, progress: Progress, slots: int) -> int:
+    """How many elements one task may run: about `RUN_SECONDS` of work, as far as is known. The last
+    ones spread over all `slots` of the workers, so that none of these waits behind a full run.
+    Where few may run at one time, or few fail, they go one by one: see docs/adr/0130-runs.md."""
+    in_place = job.envelope_id is not None and not job.spec["workload"].get("source")
+    if progress.pace is None or progress.max_parallel is not None:
+        return 1
+    if not runs.may_run(job.spec, in_place=in_place):
+        return 1
+    pace = max(progress.pace, RUN_SECONDS / CHUNK)
+    share = -(-progress.waiting // (2 * max(1, slots)))
+    return max(1, min(int(RUN_SECONDS / pace), max(share, int(LEAST_SECONDS / pace))))
 
 
 def fresh(job_id: JobId, grid: Grid, number: int) -> Chunk:
@@ -111,20 +135,22 @@ def placed(
     incarnations: Mapping[WorkerId, int],
     now: float,
 ) -> Changes:
-    """One element is given out."""
-    attempt, index = place.attempts + 1, elements.grid_of(job.spec).index(place.position)
-    tasks = rules.tasks_of(job, decision, fences, incarnations, now, attempt, index)
-    was_returned = place.was_returned
+    """An element, or a run of them, is given out."""
+    grid, attempt, count = elements.grid_of(job.spec), place.attempts + 1, place.count
+    last = grid.index(place.position + count - 1) if count > 1 else None
+    index = grid.index(place.position)
+    tasks = rules.tasks_of(job, decision, fences, incarnations, now, attempt, index, last)
+    at, states, was_returned = place.position % CHUNK, place.chunk.states, place.was_returned
     changes = Changes(
         tasks=tasks,
-        chunks=(with_letter(place.chunk, place.position % CHUNK, LIVE),),
+        chunks=(with_letters(place.chunk, states[:at] + LIVE * count + states[at + count :]),),
         progress=(
             dataclasses.replace(
                 progress,
-                waiting=progress.waiting - 1,
-                live=progress.live + 1,
-                returned=progress.returned - was_returned,
-                next=max(progress.next, place.position + (not was_returned)),
+                waiting=progress.waiting - count,
+                live=progress.live + count,
+                returned=progress.returned - count * was_returned,
+                next=max(progress.next, place.position + count * (not was_returned)),
             ),
         ),
     )
@@ -140,9 +166,17 @@ def undelayed(chunk: Chunk, after: float) -> Chunk:
     return _due(dataclasses.replace(chunk, again=again))
 
 
-def with_letter(chunk: Chunk, at: int, letter: str) -> Chunk:
-    states = chunk.states[:at] + letter + chunk.states[at + 1 :]
+def with_letters(chunk: Chunk, states: str) -> Chunk:
     return _due(dataclasses.replace(chunk, states=states))
+
+
+def _alike(chunk: Chunk, found: set[int], at: int, most: int) -> int:
+    """How many in a row are due and like the first one: as often tried, and never lost. What was
+    once lost with its worker goes alone."""
+    first, count = chunk.again[str(at)][:2], 1
+    while count < most and at + count in found and chunk.again[str(at + count)][:2] == first:
+        count += 1
+    return count
 
 
 def _due(chunk: Chunk) -> Chunk:

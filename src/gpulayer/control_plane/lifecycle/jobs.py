@@ -57,8 +57,9 @@ def tasks_of(
     now: float,
     attempt: int,
     index: int = 0,
+    last: int | None = None,
 ) -> tuple[Task, ...]:
-    """What the decision gives out."""
+    """What the decision gives out. `last`: of a run of elements."""
     return tuple(
         Task(
             id=TaskId(f"t{fence}"),
@@ -76,6 +77,7 @@ def tasks_of(
             gpus=placement.gpus,
             assigned_at=now,
             phase="ahead" if placement.ahead else "assigned",
+            last=last,
         )
         for placement, fence in zip(decision.placements, fences, strict=True)
     )

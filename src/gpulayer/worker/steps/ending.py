@@ -114,9 +114,17 @@ def of_container(ending: Exit, path: str) -> Exit:
 
 def with_result(ending: Exit, path: str) -> Exit:
     """Add what a function returned or raised, as its runner wrote it down."""
-    result = _result(path)
+    result = _read(path, {})
     if result is None:
         return ending  # it was ended before it could answer, or ended itself: the exit says how
+    return with_said(ending, result)
+
+
+def with_said(ending: Exit, told: Mapping[str, Any]) -> Exit:
+    """The same of what was read already."""
+    result = _result(told)
+    if result is None:
+        return ending
     if ending.outcome == TaskState.SUCCEEDED and "value" in result:
         return replace(ending, value=json.dumps(result["value"], separators=(",", ":")))
     if ending.outcome != TaskState.FAILED or "error" not in result:
@@ -125,17 +133,18 @@ def with_result(ending: Exit, path: str) -> Exit:
     reason = {
         "result-not-json": Reason.RESULT_NOT_JSON,
         "function-not-importable": Reason.NOT_FOUND,
+        "command-not-found": Reason.NOT_FOUND,
+        "not-executable": Reason.NOT_EXECUTABLE,
     }.get(error["slug"], Reason.EXCEPTION)
     return replace(ending, error=error, reason=reason, message=error["message"])
 
 
-def _no_number(text: str) -> float:
+def no_number(text: str) -> float:
     raise ValueError(f"{text} is no number of JSON")
 
 
-def _result(path: str) -> Mapping[str, Any] | None:
-    result = _read(path, {})
-    if result is None or "error" not in result:
+def _result(result: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    if "error" not in result:
         return result
     try:
         fitted("a result", result, _RESULT)
@@ -148,14 +157,20 @@ def _result(path: str) -> Mapping[str, Any] | None:
 def _read(path: str, shape: Mapping[str, str]) -> Mapping[str, Any] | None:
     """What a runner wrote, if it did: the job could put anything there, or a way to elsewhere."""
     try:
+        result = json.loads(read_own(path, RESULT_FILE_BYTES), parse_constant=no_number)
+        return fitted("a result", result, shape)
+    except (ValueError, RecursionError, UsageError):
+        return None
+
+
+def read_own(path: str, most: int) -> str:
+    """The text of a file of a task's; nothing where it is none."""
+    try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
         with open(fd, encoding="ascii") as file:
-            if not stat.S_ISREG(os.fstat(fd).st_mode):
-                return None
-            result = json.loads(file.read(RESULT_FILE_BYTES), parse_constant=_no_number)
-        return fitted("a result", result, shape)
-    except (OSError, ValueError, RecursionError, UsageError):
-        return None
+            return file.read(most) if stat.S_ISREG(os.fstat(fd).st_mode) else ""
+    except (OSError, ValueError):
+        return ""
 
 
 def with_outputs(ending: Exit, outputs: tuple[Mapping[str, Any], ...], note: str) -> Exit:

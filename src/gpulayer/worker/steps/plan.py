@@ -17,6 +17,9 @@ from gpulayer.worker.environments.store import Environments
 from gpulayer.worker.images.store import Image, Images
 from gpulayer.worker.secrets.book import Book
 
+GRACE_SECONDS = 10.0
+"""Between asking a task to end at its time limit and killing it."""
+
 Lookup = Callable[[str, Sequence[str]], Mapping[str, str | None]]
 """(envelope id, names) -> the terminal's values of these variables; None where it had none."""
 
@@ -152,6 +155,11 @@ def staged(folder: str) -> frozenset[str]:
 
 def call_file(folder: str) -> str:
     return os.path.join(folder, "call.json")
+
+
+def ends_file(folder: str) -> str:
+    """Of a run of elements."""
+    return os.path.join(folder, "ends.json")
 
 
 def result_file(folder: str) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 
-from gpulayer.worker.steps import plan, ranks, warm
+from gpulayer.worker.steps import plan, ranks, running, warm
 from gpulayer.worker.steps.plan import TaskPlan
 
 RESULT_BYTES = 1 << 20
@@ -42,8 +42,10 @@ def choose(task: TaskPlan) -> None:
             return  # what it finds there is its own affair
         if task.argv[0] == "python" or (task.python and task.argv[0] == task.base_python()):
             task.argv[0] = _interpreter(task)  # a client spells `python` out where PATH lacks it
-        if task.workload["command"][0] == "python":
+        if task.workload["command"][0] == "python" and task.assignment.run is None:
             warm.choose_script(task, in_place=not _is_elsewhere(task))
+    if task.assignment.run is not None:
+        running.lay(task)
 
 
 def _interpreter(task: TaskPlan) -> str:

@@ -1,0 +1,124 @@
+"""A run of elements: what its loop is told, and how each of them ended.
+
+The loop (`runtime.element_loop`) writes down each end as it comes, so what has ended is known
+whoever dies afterwards.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from gpulayer.artifacts.collect import Collected
+from gpulayer.contracts import runs
+from gpulayer.contracts.messages import Exit
+from gpulayer.contracts.states import Reason, TaskState
+from gpulayer.runtime import element_loop, exits
+from gpulayer.worker.steps import ending, plan
+from gpulayer.worker.steps.plan import TaskPlan
+
+RUN_SECONDS = 1.0
+"""When no other element of a run is begun; what is left goes back to the queue."""
+_ENDS_BYTES = 16 << 20
+"""More than a loop ever writes."""
+_LOOP = os.path.realpath(element_loop.__file__)
+
+
+def lay(task: TaskPlan) -> None:
+    """Puts the loop in the place of the one command or call."""
+    run = task.assignment.run
+    assert run is not None
+    limits = {
+        "seconds": RUN_SECONDS,
+        "timeout": task.assignment.timeout_seconds,
+        "grace": plan.GRACE_SECONDS,
+        "ends_with_failure": bool(run.get("ends_with_failure")),
+    }
+    ends = plan.ends_file(task.folder)
+    if task.workload["kind"] == "function":
+        calls = [
+            [index, work.get("args") or [], work.get("kwargs") or {}, env]
+            for index, work, env in _each(run)
+        ]
+        path = plan.call_file(task.folder)
+        with open(path, encoding="ascii") as file:
+            call = json.load(file)
+        _write(path, {**call, **limits, "elements": calls})
+        task.argv[3] = ends
+        return
+    program = task.argv[0] if task.argv[0] != task.workload["command"][0] else None
+    commands = [
+        [index, [program or work["command"][0], *work["command"][1:]], env]
+        for index, work, env in _each(run)
+    ]
+    path = plan.call_file(task.folder)
+    _write(path, {**limits, "elements": commands})
+    task.argv = [sys.executable, "-I", "-S", _LOOP, path, ends]
+
+
+def ends(folder: str, note: Mapping[str, Any], outputs: Callable[[str], Collected]) -> list[Any]:
+    """What is told of each element that has ended. `outputs` stores what is in a folder."""
+    found = []
+    for index, started, ended, code, signum, result in _lines(plan.ends_file(folder)):
+        if not note["first"] <= index <= note["last"]:
+            continue
+        left = os.path.join(folder, element_loop.ASIDE, str(index))
+        kept = outputs(left) if os.path.isdir(left) else None
+        if code == 0 and kept is None:
+            value = None if result is None else _value(result)
+            found.append(runs.plain(index, started, ended, value))
+            continue
+        end = _end(code, signum, started, ended, result)
+        if kept is not None:
+            end = ending.with_outputs(end, kept.outputs, kept.note)
+        found.append(runs.written(index, end))
+    return found
+
+
+def _each(run: Mapping[str, Any]) -> Iterator[tuple[int, dict[str, Any], dict[str, str]]]:
+    for index, spec in runs.specs(run):
+        yield index, spec["workload"], spec["env"]
+
+
+def _end(code: int, signum: int, started: float, ended: float, result: Any) -> Exit:
+    if isinstance(result, dict) and result.get("timed_out"):
+        how = (TaskState.TIMED_OUT, Reason.TIMEOUT, "ran past its timeout", exits.TIMED_OUT_CODE)
+    elif signum:
+        how = (TaskState.FAILED, Reason.KILLED, f"ended by {exits.signal_name(signum)}", code)
+    elif code:
+        how = (TaskState.FAILED, Reason.EXITED, f"exit code {code}", code)
+    else:
+        how = (TaskState.SUCCEEDED, Reason.EXITED, "", 0)
+    end = Exit(*how, signal=signum or None, started_at=started, ended_at=ended)
+    return ending.with_said(end, result) if isinstance(result, dict) else end
+
+
+def _value(result: Any) -> str | None:
+    if not isinstance(result, dict) or "value" not in result:
+        return None
+    return json.dumps(result["value"], separators=(",", ":"))
+
+
+def _lines(path: str) -> Iterator[tuple[int, float, float, int, int, Any]]:
+    """Those that are whole, of a file that the job could have written to as well."""
+    for line in ending.read_own(path, _ENDS_BYTES).split("\n")[:-1]:
+        try:
+            _, _, index, started, ended, code, signum, result = json.loads(
+                line, parse_constant=ending.no_number
+            )
+        except (ValueError, TypeError, RecursionError):
+            return
+        numbers = (index, code, signum)
+        times = (started, ended)
+        if any(type(n) is not int for n in numbers) or any(type(t) is not float for t in times):
+            return
+        yield index, started, ended, code, signum, result
+
+
+def _write(path: str, told: Mapping[str, Any]) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w", encoding="ascii") as file:
+        json.dump(told, file)
