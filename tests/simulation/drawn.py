@@ -23,6 +23,22 @@ def draw_long_plan(engine: Engine) -> Plan:
     return Plan(engine.rng.uniform(60.0, 200.0), 0, (), False)
 
 
+def draw_brief_plan(engine: Engine) -> Plan:
+    """Of calls, most of which take milliseconds."""
+    rng, plan = engine.rng, _drawn(engine, (0.0, 0.01, 0.1))
+    if rng.random() < 0.3:
+        return plan
+    each = rng.choice((0.001, 0.003, 0.02, 0.02, 0.3, 4.0))
+    bad = rng.choice((0.0, 0.0, 0.02, 0.5))
+    breaks = rng.choice((None, None, None, rng.randrange(200)))
+    return replace(plan, each=each, bad=bad, breaks_at=breaks)
+
+
+def draw_for_runs(engine: Engine, name: str) -> WorkerCapabilities:
+    capabilities = draw_for_a_crowd(engine, name)
+    return replace(capabilities, takes_runs=engine.chance(0.9))
+
+
 def _drawn(engine: Engine, means: tuple[float, ...]) -> Plan:
     rng = engine.rng
     seconds = engine.soon(rng.choice(means))

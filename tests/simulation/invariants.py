@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 
 from gpulayer.contracts.elements import ARRAY_END
-from gpulayer.contracts.records import AHEAD_PHASES, Job, Task
+from gpulayer.contracts.records import AHEAD_PHASES, Job, Progress, Task
 from gpulayer.contracts.states import (
     LIVE_TASK_STATES,
     TERMINAL_JOB_STATES,
@@ -53,6 +53,8 @@ class Invariants:
         self._events: dict[str, int] = {}
         self._newest: dict[tuple[str, int, int], int] = {}
         """(job, rank) -> the highest fence of its tasks."""
+        self._most_live: Counter[str] = Counter()
+        """Tasks of an array that lived at one time."""
         self._kept = Kept()
         self._draining: frozenset[str] = frozenset()
         """Workers that drain."""
@@ -86,6 +88,7 @@ class Invariants:
                         self._task(task)
                     if job.elements is not None:
                         check_array(reader, job, tasks)
+                        self._failed(reader.progress(job.id), tasks)
                     self._alive(job, [task for task in tasks if task.state in LIVE_TASK_STATES])
                     result = reader.result(job.id, 0 if job.elements is None else ARRAY_END)
                     _hold(
@@ -124,7 +127,8 @@ class Invariants:
             _hold(not worker.disk, f"the supervisor of {worker.name} was not told to forget")
         for job in jobs:
             if job.state is JobState.SUCCEEDED:
-                indices = range(job.elements or 1)
+                step = job.spec.get("array", {}).get("step", 1)
+                indices = range(0, (job.elements or 1) * step, step)
                 runs = [self._physics.runs.get((job.id, index), 0) for index in indices]
                 _hold(all(runs), f"{job.id} succeeded and never ran: {runs}")
         Laws().check(store)
@@ -156,6 +160,15 @@ class Invariants:
         _hold(job.attempt <= job.max_attempts, f"{job.id} has attempt {job.attempt}")
         self._states[job.id] = job.state
         self._events[job.id] = first + len(events) - 1
+
+    def _failed(self, progress: Progress | None, tasks: list[Task]) -> None:
+        """Beyond the failures that an array may have, each task that lived then may have one."""
+        if progress is None or progress.max_failures is None:
+            return
+        live = sum(task.state in LIVE_TASK_STATES for task in tasks)
+        most = self._most_live[progress.job_id] = max(self._most_live[progress.job_id], live)
+        bad = progress.failed + progress.timed_out
+        _hold(bad <= progress.max_failures + max(1, most), f"{bad} failures of {progress}")
 
     def _placed(self, job: Job, new: list[Task]) -> None:
         """A gang all or nothing; nothing on a worker that drains."""

@@ -8,12 +8,13 @@ its journal and birth files what an old one had. `Physics` sees every process of
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gpulayer.control_plane.settings import Settings
 from gpulayer.runtime import exits, segments
 from gpulayer.worker.events import Attached
+from gpulayer.worker.steps.running import RUN_SECONDS
 from tests.simulation.engine import Engine, EngineClock, Share, Timer
 
 LEASE_SECONDS = Settings().lease_seconds
@@ -134,6 +135,15 @@ class Physics:
         if len(gpus) != len(set(gpus)):
             raise Broken(f"two processes on {machine} have one GPU: {here}")
 
+    def turns(self, task_id: str, index: int) -> None:
+        """A run goes on with that element."""
+        process = self.alive[task_id]
+        if process.index != index:
+            self.alive[task_id] = replace(process, index=index)
+            key = (process.job_id, index)
+            self.runs[key] = self.runs.get(key, 0) + 1
+            self._look()
+
     def dead(self, task_id: str) -> None:
         self._waiting.pop(task_id, None)
         if self.alive.pop(task_id, None) is not None:
@@ -154,6 +164,8 @@ class Record:
     log: bytearray = field(default_factory=bytearray)
     started_at: float = 0.0
     exit: dict[str, Any] | None = None
+    ends: list[dict[str, Any]] = field(default_factory=list)
+    """Of a run: what its loop has written down."""
 
 
 class Supervisor:
@@ -227,9 +239,36 @@ class Supervisor:
         if task_id in self._joins:
             self._joins.pop(task_id).cancel()
         timers, after = self._timers[task_id], self._share.after
+        if record.task["indices"]:
+            self._turn(task_id, plan)
+            return
         for at, size in plan.prints:
             timers.append(after(at, lambda size=size: self._print(task_id, size)))  # type: ignore[misc]
         timers.append(after(plan.seconds, lambda: self._end(task_id, plan.code << 8, None)))
+
+    def _turn(self, task_id: str, plan: Plan) -> None:
+        """The next element of a run, as `runtime.element_loop` does it."""
+        record = self._disk[task_id]
+        indices, at, began = record.task["indices"], len(record.ends), self._clock.now()
+        self._physics.turns(task_id, indices[at])
+        wait = self._engine.soon(plan.seconds if plan.each is None else plan.each)
+
+        def over() -> None:
+            if plan.breaks_at == at:
+                self._end(task_id, 9, None)
+                return
+            code = int(self._engine.chance(plan.bad))
+            how = {} if not code else {"outcome": "failed", "exit_code": 1, "message": "bad"}
+            ran = {"started_at": began, "ended_at": self._clock.now()}
+            record.ends.append({"index": indices[at], **ran, **how})
+            is_late = self._clock.now() - record.started_at >= RUN_SECONDS
+            stops = is_late or (code and record.task["ends_with_failure"])
+            if stops or len(record.ends) == len(indices):
+                self._end(task_id, 0, None)
+            else:
+                self._turn(task_id, plan)
+
+        self._timers[task_id].append(self._share.after(wait, over))
 
     def lease(self, until: Mapping[str, float]) -> None:
         """Those end then, whoever is still there to say so; all others run on."""
@@ -339,3 +378,9 @@ class Plan:
     """(when, how many bytes)"""
     stubborn: bool
     """Ignores everything but SIGKILL."""
+    each: float | None = None
+    """Of a run of elements: seconds of one. None: `seconds`."""
+    bad: float = 0.0
+    """How likely it is that one fails."""
+    breaks_at: int | None = None
+    """All of its processes are killed during that one."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Callable
 from typing import Any
 
+from gpulayer.contracts import runs
 from gpulayer.contracts.capabilities import WorkerCapabilities
 from gpulayer.contracts.messages import Acquired, Exit, Message, Registered, ReportReply
 from gpulayer.contracts.states import Reason, TaskState
@@ -220,7 +222,9 @@ class Worker:
             case say.Forget(task_id):
                 self._ask(lambda supervisor: supervisor.forget(task_id))
             case say.Collect(task_id, _, raw, _):
-                collected = heard.TaskCollected(task_id, ending.of_process(raw))
+                ends = tuple(self.disk[task_id].ends) if task_id in self.disk else ()
+                end = dataclasses.replace(ending.of_process(raw), elements=ends)
+                collected = heard.TaskCollected(task_id, end)
                 self._share.after(
                     self._engine.soon(0.005), self._mine(lambda: self.tell(collected))
                 )
@@ -259,7 +263,9 @@ class Worker:
             "gang": gang["id"] if gang else None,
             "nodes": len(gang["nodes"]) if gang else 1,
             "note": note_of(assignment) | ({"rendezvous": place} if place else {}),
-            "timeout_seconds": assignment.timeout_seconds,
+            "timeout_seconds": None if assignment.run else assignment.timeout_seconds,
+            "indices": [index for index, _ in runs.specs(assignment.run)] if assignment.run else [],
+            "ends_with_failure": bool((assignment.run or {}).get("ends_with_failure")),
             "cores": float(assignment.spec["resources"]["cpu_cores"]),
             "gpus": tuple(assignment.gpus),
         }

@@ -33,6 +33,8 @@ class Clients:
     arrays: bool = False
     """Two of three commands are arrays."""
     lasting: bool = False
+    runs: bool = False
+    """Most of what is submitted is an array of a function, of many elements."""
     accepted: dict[str, str] = field(default_factory=dict)
     asked: dict[str, dict[str, Any]] = field(default_factory=dict)
     """key -> spec"""
@@ -123,6 +125,8 @@ class Clients:
         rng = self.engine.rng
         if self.crowded:
             return self._small(number)
+        if self.runs and number % 4:
+            return self._function(number)
         if self.lasting:
             return self._small(number) | {"retry": {"max_attempts": 3}}
         spec: dict[str, Any] = {
@@ -153,6 +157,16 @@ class Clients:
             spec["array"] |= {"max_failures": rng.randrange(3)} if number % 5 == 0 else {}
         if rng.random() < 0.2:
             spec["timeout_seconds"] = rng.choice((0.5, 5.0, 20.0))
+        return spec
+
+    def _function(self, number: int) -> dict[str, Any]:
+        rng = self.engine.rng
+        spec = self._small(number)
+        retry_on = rng.choice((["worker_lost"], ["worker_lost", "failed"]))
+        spec["workload"] = {"kind": "function", "entrypoint": f"work:f{number}"}
+        spec["retry"] = {"max_attempts": rng.choice((1, 1, 2, 3)), "retry_on": retry_on}
+        spec["array"] = {"count": rng.choice((3, 12, 30)), "step": rng.choice((1, 3))}
+        spec["array"] |= {"max_failures": rng.randrange(6)} if rng.random() < 0.5 else {}
         return spec
 
     def _small(self, number: int) -> dict[str, Any]:

@@ -12,8 +12,10 @@ from typing import Any
 from gpulayer.control_plane.plane import ControlPlane
 from gpulayer.worker.agent import Agent
 from tests.simulation.drawn import (
+    draw_brief_plan,
     draw_capabilities,
     draw_for_a_crowd,
+    draw_for_runs,
     draw_long_plan,
     draw_plan,
     draw_short_plan,
@@ -47,6 +49,8 @@ class Parts:
     """Many jobs of few sizes at once, so that some are sent ahead of their room all the time."""
     arrays: bool = False
     """Two of three commands are arrays."""
+    runs: bool = False
+    """Most of what is submitted is an array of a function, whose elements are short."""
     lasting: bool = False
     """A few long jobs that may all be given out again: long enough for a lease to run out."""
 
@@ -98,12 +102,14 @@ class World:
         plan = draw_short_plan if parts.crowded else draw_plan
         plan = draw_long_plan if parts.lasting else plan
         draw = draw_for_a_crowd if parts.crowded else draw_capabilities
+        draw = draw_for_runs if parts.runs else draw
+        plan = draw_brief_plan if parts.runs else plan
         seams = (engine, self.network, self.host, self.physics)
         names = [f"w{number}" for number in range(rng.choice(parts.workers))]
         self.workers = [Worker(name, *seams, parts.agent, plan, draw=draw) for name in names]
         gpus = any(len(worker.capabilities.gpus or ()) == 2 for worker in self.workers)
         nodes = min(len(names), 3)
-        kinds = (parts.saves, parts.crowded, parts.arrays, parts.lasting)
+        kinds = (parts.saves, parts.crowded, parts.arrays, parts.lasting, parts.runs)
         self.clients = Clients(engine, self.network, self.host, gpus, nodes, *kinds)
         self.invariants = Invariants(engine, self.host, self.clients, self.workers, self.physics)
 

@@ -6,7 +6,16 @@ from collections import Counter
 from itertools import pairwise
 
 from gpulayer.contracts.capabilities import WorkerCapabilities
-from gpulayer.contracts.elements import ARRAY_END, CHUNK, FRESH, LEFT_OUT, LIVE, RETURNED, grid_of
+from gpulayer.contracts.elements import (
+    ARRAY_END,
+    CHUNK,
+    FRESH,
+    LEFT_OUT,
+    LIVE,
+    RETURNED,
+    Grid,
+    grid_of,
+)
 from gpulayer.contracts.records import Event, Job, Task
 from gpulayer.contracts.states import (
     LIVE_TASK_STATES,
@@ -100,6 +109,11 @@ class Laws:
         assert set(gpus) <= {gpu.uuid for gpu in capabilities.gpus or ()}
 
 
+def indices_of(grid: Grid, task: Task) -> range:
+    """The elements that a task has."""
+    return range(task.index, (task.index if task.last is None else task.last) + 1, grid.step)
+
+
 def check_array(reader: Reader, job: Job, tasks: list[Task]) -> None:
     """The kept counts are those of the elements' states, of their tasks and of their results."""
     progress = reader.progress(job.id)
@@ -125,8 +139,8 @@ def check_array(reader: Reader, job: Job, tasks: list[Task]) -> None:
     assert progress.max_parallel is None or progress.live <= progress.max_parallel
     is_over = job.state in TERMINAL_JOB_STATES
     assert is_over == (progress.live + progress.waiting == 0), (job.state, progress)
-    live = sorted(task.index for task in tasks if task.state in LIVE_TASK_STATES)
-    assert live == sorted(index for index, letter in letters.items() if letter == LIVE)
+    live = [index for t in tasks if t.state in LIVE_TASK_STATES for index in indices_of(grid, t)]
+    assert sorted(live) == sorted(index for index, letter in letters.items() if letter == LIVE)
     ended = [result for result in reader.results(job.id) if result.index != ARRAY_END]
     names = {"s": "succeeded", "f": "failed", "t": "timed_out", "c": "cancelled"}
     told = {index: names[letter] for index, letter in letters.items() if letter in names}

@@ -185,8 +185,9 @@ class Dispatcher:
             tasks = self._carry_out(tx, decision, now, waited)
             if tasks is None:
                 said[decision.shape_id] = (decision.outcome, decision.verdicts, decision.summary)
-                if self._said.get(decision.shape_id) == said[decision.shape_id]:
-                    continue
+                is_told = self._said.get(decision.shape_id) == said[decision.shape_id]
+                if is_told or decision.outcome is Outcome.PLACED:
+                    continue  # one that could not be carried out is no reason to wait
             else:
                 moved += 1
                 topics |= {job_topic(decision.job_id)} | ({ANY_JOB} if not tasks else set())
@@ -199,7 +200,7 @@ class Dispatcher:
             topics.add(worker_topic(one.worker_id))
         topics |= self._ask_about(shapes[shape_id].interpreter for shape_id in said)
         self._may_be_ahead |= any(work.ahead for works in given.values() for work in works)
-        has_more = heads.may_have_more(queue, most, said)
+        has_more = moved > 0 and heads.may_have_more(queue, most, said)
         return Pass(moved, given, frozenset(topics), said, has_more, waited)
 
     def _begun(self, tx: Tx, one: Sent) -> Assignment:
@@ -248,7 +249,7 @@ class Dispatcher:
             fences = tx.next_fences(len(decision.placements))
             slots = partial(room.slots, self._sessions, decision)
             changes = elements.placed(tx, job, decision, fences, incarnations, now, slots)
-        if not tx.apply(changes):
+        if not changes or not tx.apply(changes):
             return None
         self._snapshots.note_limit(job)
         if changes.tasks:

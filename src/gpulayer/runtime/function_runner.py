@@ -20,10 +20,12 @@ import ast
 import importlib
 import importlib.util
 import json
+import linecache  # noqa: F401  before a script can take its name
 import math
 import os
 import signal
 import sys
+import traceback  # noqa: F401  the same
 import types
 
 TYPE_CHECKING = False
@@ -110,7 +112,8 @@ def _called(function: Callable[..., Any], call: dict[str, Any], path: str) -> tu
         raise
     except BaseException as error:
         slug = error.slug if isinstance(error, NotPlain) else "exception"
-        return _FAILED, _failure(slug, error)
+        code = _NOT_FOUND if slug == "function-not-importable" else _FAILED
+        return code, _failure(slug, error)
 
 
 # --- finding the function -------------------------------------------------------------------

@@ -78,6 +78,18 @@ def whole(data: bytes) -> int:
     return end
 
 
+def only(data: bytes, index: int) -> bytes:
+    """Of whole records, those of one index, as they are."""
+    pieces, at = [], 0
+    while at < len(data):
+        _, _, _, whose, _, length = HEADER.unpack_from(data, at)
+        end = at + HEADER.size + length
+        if whose == index:
+            pieces.append(data[at:end])
+        at = end
+    return b"".join(pieces)
+
+
 def first_whole(data: bytes) -> int:
     """Where the first record begins in bytes that were cut off anywhere before it: from there on
     record follows record to the end. Their length where there is none."""

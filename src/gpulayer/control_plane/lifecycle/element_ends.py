@@ -74,12 +74,15 @@ def ends_of(
 ) -> tuple[Changes, Progress]:
     """What the end of a task does to its elements. The counts are the caller's to write."""
     tally = _Tally(job, progress, chunk, task, now)
-    for at, one, began in _each(job, chunk, task, end):
+    few = progress.max_failures is not None
+    for at, one, began in _each(job, chunk, task, end, few_may_fail=few):
         tally.end(at, one, jitter, began=began)
     return tally.changes()
 
 
-def _each(job: Job, chunk: Chunk, task: Task, end: Exit) -> Iterator[tuple[int, Exit, bool]]:
+def _each(
+    job: Job, chunk: Chunk, task: Task, end: Exit, *, few_may_fail: bool
+) -> Iterator[tuple[int, Exit, bool]]:
     """(position in the chunk, its end, whether it had begun) of each element of the task."""
     grid = elements.grid_of(job.spec)
     first = grid.position(task.index) or 0
@@ -89,7 +92,8 @@ def _each(job: Job, chunk: Chunk, task: Task, end: Exit) -> Iterator[tuple[int, 
         return
     known = runs.ends_in(end)
     vanished = end.outcome == TaskState.LOST and end.reason != Reason.SUPERVISOR_LOST
-    together = vanished or not began or judge(job, end)[0] is TaskState.CANCELLED
+    refused = not began and not few_may_fail
+    together = vanished or refused or judge(job, end)[0] is TaskState.CANCELLED
     rest = end
     if end.outcome == TaskState.SUCCEEDED:
         rest = _HANDED_BACK if known else Exit(TaskState.FAILED, Reason.EXITED, _UNSEEN)
