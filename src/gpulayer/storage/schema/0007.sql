@@ -1,4 +1,3 @@
--- Elements of an array that one task runs one after another (docs/adr/0130-runs.md): the index of
--- the last one beside that of the first, and how long an element takes.
-ALTER TABLE tasks ADD COLUMN "last" BIGINT;
-ALTER TABLE arrays ADD COLUMN pace DOUBLE PRECISION;
+-- Jobs whose result may be given for the same call again (docs/adr/0134-provenance.md).
+ALTER TABLE jobs ADD COLUMN call_key TEXT;
+CREATE INDEX jobs_by_call ON jobs (call_key, seq) WHERE call_key IS NOT NULL;
