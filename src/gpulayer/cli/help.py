@@ -34,6 +34,10 @@ def command(ctx: click.Context, topic: str | None) -> None:
         render.data(f"{slug.name}\n")
         for line in render.wrapped(slug.explanation, 80):
             render.data(line)
+        if slug.name == "not-yet":
+            from gpulayer.contracts.notyet import NOT_YET
+
+            render.data("\n" + "\n".join(f"  {field}" for field in NOT_YET))
         render.data(f"\nexit code: {slug.exit}; of run and wait: {slug.run_exit}")
     elif topic in _ALIASES:
         _verb(ctx, _ALIASES[topic] or topic)

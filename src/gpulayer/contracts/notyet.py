@@ -5,7 +5,7 @@ A row goes when its feature comes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from gpulayer.errors import Problem
@@ -18,33 +18,17 @@ def not_yet(spec: JobSpec) -> list[Problem]:
     """A problem for each field that is set to something and has no effect yet."""
     return [
         Problem(field, "is not supported by this version yet", "leave it out", slug="not-yet")
-        for field in _set_too_early(spec)
+        for field, is_set in NOT_YET.items()
+        if is_set(spec)
     ]
 
 
-def _set_too_early(spec: JobSpec) -> Iterator[str]:
-    if spec.workload.kind == "distributed" and spec.workload.launcher != "torchrun":
-        yield "workload.launcher"
-    if "cloud" in (spec.placement.target, *spec.placement.fallback_targets):
-        yield "placement.target"
-    for field, value in _VALUES.items():
-        if _says_something(value(spec)):
-            yield field
-    if spec.environment and spec.environment.preload and not _is_python(spec):
-        yield "environment.preload"
-    if spec.checkpoint and spec.workload.kind == "distributed":
-        yield "checkpoint of a distributed job"
-    if spec.cache and spec.workload.kind == "distributed":
-        yield "cache of a distributed job"
-    if spec.array is not None:
-        if spec.cache:
-            yield "cache of an array"
-        if spec.workload.kind == "distributed":
-            yield "array of a distributed job"
-        if spec.checkpoint:
-            yield "checkpoint of an array"
-        if isinstance(spec.array.items, str):
-            yield "array.items as an artifact"
+def _is_distributed(spec: JobSpec) -> bool:
+    return spec.workload.kind == "distributed"
+
+
+def _launches_itself(spec: JobSpec) -> bool:
+    return spec.workload.kind == "distributed" and spec.workload.launcher != "torchrun"
 
 
 def _is_python(spec: JobSpec) -> bool:
@@ -53,16 +37,27 @@ def _is_python(spec: JobSpec) -> bool:
     return work.kind == "function" or (work.kind == "command" and work.command[0] == "python")
 
 
-def _says_something(value: Any) -> bool:
+def _says(value: Any) -> bool:
     """An object without a set field says as little as an empty list."""
     set_fields = getattr(value, "model_fields_set", None)
     return bool(value) if set_fields is None else bool(set_fields)
 
 
-_VALUES: dict[str, Callable[[JobSpec], Any]] = {
-    "placement.max_hourly_cost": lambda spec: spec.placement.max_hourly_cost,
-    "placement.provisioning": lambda spec: spec.placement.provisioning,
-    "after": lambda spec: spec.after,
-    "resume": lambda spec: spec.resume,
-    "reuse": lambda spec: spec.reuse,
+NOT_YET: dict[str, Callable[[JobSpec], bool]] = {
+    "workload.launcher": _launches_itself,
+    "placement.target": lambda s: "cloud" in (s.placement.target, *s.placement.fallback_targets),
+    "placement.max_hourly_cost": lambda s: _says(s.placement.max_hourly_cost),
+    "placement.provisioning": lambda s: _says(s.placement.provisioning),
+    "after": lambda s: _says(s.after),
+    "resume": lambda s: _says(s.resume),
+    "reuse": lambda s: bool(s.reuse),
+    "environment.preload": lambda s: (
+        bool(s.environment and s.environment.preload) and not _is_python(s)
+    ),
+    "checkpoint of a distributed job": lambda s: s.checkpoint is not None and _is_distributed(s),
+    "cache of a distributed job": lambda s: bool(s.cache) and _is_distributed(s),
+    "cache of an array": lambda s: bool(s.cache) and s.array is not None,
+    "array of a distributed job": lambda s: s.array is not None and _is_distributed(s),
+    "checkpoint of an array": lambda s: s.array is not None and s.checkpoint is not None,
+    "array.items as an artifact": lambda s: s.array is not None and isinstance(s.array.items, str),
 }
