@@ -21,7 +21,7 @@ from gpulayer.cli.flags import STARTING
 from gpulayer.cli.pages import PAGES, REASONS
 from gpulayer.cli.table import FLAGS, VERBS, Flag, Verb
 from gpulayer.contracts import keeping, limits, schema
-from gpulayer.contracts.notyet import _VALUES as NOT_YET
+from gpulayer.contracts.notyet import NOT_YET
 from gpulayer.contracts.states import JOB_TRANSITIONS, TASK_TRANSITIONS
 from gpulayer.sdk.elements import Element
 from gpulayer.sdk.mapped import Map

@@ -199,6 +199,9 @@ _TABLE: tuple[Slug, ...] = (
     Slug("port-taken", JobFailedError, 1, 125, 409,
          "Another process has the port at which the nodes of a distributed job were to meet. "
          "Leave `rendezvous.port` out, and a free one is taken at each attempt."),
+    Slug("dependency-failed", JobFailedError, 1, 125, 409,
+         "The job was to come after another one, which did not succeed, so it did not begin. "
+         "`--after JOB:any` waits for the end alone."),
     Slug("job-not-finished", RefusedError, 1, 125, 409,
          "The job has not ended yet. `gpulayer wait JOB` waits for it."),
     Slug("no-result", RefusedError, 1, 125, 409,

@@ -3,6 +3,7 @@ them."""
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import io
 import os
@@ -176,8 +177,10 @@ def test_two_connections_at_one_upload_do_not_mix(home: LocalHome) -> None:
                 f"Content-Length: {3 * MB}\r\n\r\n".encode()
             )
             home.until(lambda: [path.stat().st_size for path in begun(home)] == [MB])
-            old.sendall(b"\0" * MB)
-            assert old.recv(1 << 16).startswith(b"HTTP/1.1 400"), "it is told to stop"
+            # It is told to stop, perhaps before all of it is sent; then the answer may be lost.
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                old.sendall(b"\0" * 2 * MB)
+                assert old.recv(1 << 16).startswith(b"HTTP/1.1 400")
             new.sendall(data[MB:])
             assert new.recv(1 << 16).startswith(b"HTTP/1.1 200")
     assert home.wire().request("GET", f"/v1/artifacts/sha256/{digest}").data == data

@@ -24,7 +24,7 @@ from tests.simulation.plane import SETTINGS, PlaneHost
 from tests.simulation.saving import Kept
 from tests.simulation.worker import Worker
 from tests.simulation.workload import Clients
-from tests.support.laws import Laws, check_array
+from tests.support.laws import Laws, check_array, check_order
 
 OVERSTAY_SECONDS = 3 * SETTINGS.lease_seconds
 """How long a process may outlive the end of its job, while its worker can be reached."""
@@ -83,6 +83,7 @@ class Invariants:
                     events = reader.events(job.id, self._events.get(job.id, 0))
                     self._job(job, [(event.seq, event.state) for event in events])
                     tasks = reader.tasks(job.id)
+                    check_order(reader, job, tasks)
                     self._placed(job, [task for task in tasks if task.id not in self._tasks])
                     for task in tasks:
                         self._task(task)

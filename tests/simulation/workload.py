@@ -35,6 +35,8 @@ class Clients:
     lasting: bool = False
     runs: bool = False
     """Most of what is submitted is an array of a function, of many elements."""
+    chained: bool = False
+    """Most jobs come after one or two that were accepted before."""
     accepted: dict[str, str] = field(default_factory=dict)
     asked: dict[str, dict[str, Any]] = field(default_factory=dict)
     """key -> spec"""
@@ -55,10 +57,16 @@ class Clients:
         return len(self.accepted) < len(self.asked)
 
     def _submit(self, key: str) -> None:
+        if self.chained and "after" not in self.asked[key]:
+            self.asked[key]["after"] = self._before()
         asked = Submission(self.asked[key], {}, key)
         link = self.network.link()
 
         def answered(value: Any) -> None:
+            if isinstance(value, GPULayerError) and value.code == "dependency-failed":
+                self.asked[key]["after"] = []  # it said so, and nothing was accepted
+                self._submit(key)
+                return
             if isinstance(value, GPULayerError):
                 raise Broken(f"a good submission was refused: {value}")
             job = value[0]
@@ -78,6 +86,11 @@ class Clients:
             lambda: self._later(lambda: self._submit(key)),
             ANSWER_SECONDS,
         )
+
+    def _before(self) -> list[dict[str, str]]:
+        rng, known = self.engine.rng, list(self.accepted.values())
+        chosen = rng.sample(known, min(len(known), rng.randrange(3)))
+        return [{"job": job, "when": rng.choice(("ok", "ok", "any"))} for job in chosen]
 
     def _cancel(self, job_id: str) -> None:
         mode = self.engine.rng.choice(("int", "term", "kill"))

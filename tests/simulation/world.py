@@ -51,6 +51,8 @@ class Parts:
     """Two of three commands are arrays."""
     runs: bool = False
     """Most of what is submitted is an array of a function, whose elements are short."""
+    chained: bool = False
+    """Most jobs come after others."""
     lasting: bool = False
     """A few long jobs that may all be given out again: long enough for a lease to run out."""
 
@@ -109,7 +111,7 @@ class World:
         self.workers = [Worker(name, *seams, parts.agent, plan, draw=draw) for name in names]
         gpus = any(len(worker.capabilities.gpus or ()) == 2 for worker in self.workers)
         nodes = min(len(names), 3)
-        kinds = (parts.saves, parts.crowded, parts.arrays, parts.lasting, parts.runs)
+        kinds = (parts.saves, parts.crowded, parts.arrays, parts.lasting, parts.runs, parts.chained)
         self.clients = Clients(engine, self.network, self.host, gpus, nodes, *kinds)
         self.invariants = Invariants(engine, self.host, self.clients, self.workers, self.physics)
 

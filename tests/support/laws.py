@@ -47,6 +47,7 @@ class Laws:
             for job in jobs:
                 self._check_job(job, tasks[job.id])
                 self._check_story(job, reader.events(job.id))
+                check_order(reader, job, tasks[job.id])
                 if job.elements is not None:
                     check_array(reader, job, tasks[job.id])
                 result = reader.result(job.id, 0 if job.elements is None else ARRAY_END)
@@ -112,6 +113,19 @@ class Laws:
 def indices_of(grid: Grid, task: Task) -> range:
     """The elements that a task has."""
     return range(task.index, (task.index if task.last is None else task.last) + 1, grid.step)
+
+
+def check_order(reader: Reader, job: Job, tasks: list[Task]) -> None:
+    """Nothing of a job is given out before all that it comes after has ended as it must."""
+    awaits = reader.awaits(job.id)
+    assert bool(awaits) or not job.is_held, f"{job.id} waits for nothing"
+    assert job.is_held or not awaits or job.state in TERMINAL_JOB_STATES, f"{job.id} was let go"
+    for wish in job.spec.get("after", ()):
+        before = reader.job(wish["job"])
+        assert before is not None
+        if tasks:
+            assert before.finished_at is not None, f"{job.id} did not wait for {before.id}"
+            assert wish["when"] == "any" or before.state is JobState.SUCCEEDED, (job, before)
 
 
 def check_array(reader: Reader, job: Job, tasks: list[Task]) -> None:

@@ -27,7 +27,7 @@ STARTING = (
     "source", "inputs", "outputs", "data", "checkpoint", "on", "target", "priority", "strategy",
     "label", "env", "env_file", "secret", "timeout",
     "retries", "retry_on", "on_unschedulable", "idempotency_key", "stdin",
-    "array", "each_line", "matrix", "max_failures", "cache", "refresh",
+    "array", "each_line", "matrix", "max_failures", "after", "cache", "refresh",
 )  # fmt: skip
 """Flags that run, submit and plan share, in the order of their help."""
 

@@ -81,7 +81,7 @@ OTHER_WORDS = {
 }  # fmt: skip
 """What other tools call our verbs: not taken, but understood by the message that refuses them."""
 
-LATER_FLAGS = frozenset("--after --max-price".split())
+LATER_FLAGS = frozenset(["--max-price"])
 """Of a later version, so that they are refused by name and not taken for a slip."""
 
 
@@ -129,6 +129,8 @@ FLAGS: dict[str, Flag] = {
     "checkpoint": _flag("--checkpoint", about="Keep this folder while the job runs, every 5m or as "
                         "said, and put it back at the next attempt.", metavar="DIR[:TIME]",
                         advanced=True),
+    "after": _flag("--after", about="Begin once this job has succeeded; JOB:any: has ended.",
+                   metavar="JOB[:any]", multiple=True, advanced=True),
     "cache": _flag("--cache", about="Where the same call has succeeded before, give its result and "
                    "run nothing.", is_flag=True, advanced=True),
     "refresh": _flag("--refresh", about="With --cache: run it all the same, and record that "

@@ -28,7 +28,7 @@ def command(job: str, as_json: bool, quiet: bool) -> None:
         render.json_document({"job": found["id"], "state": found["state"], "decision": decision})
         return
     render.paragraph(sentence(found))
-    if not quiet:
+    if not quiet and (found["state"], found["reason"]) != ("queued", "dependency"):
         show_decision(decision)
         show_outlook(decision.get("outlook"))
 

@@ -48,7 +48,6 @@ NOT_YET: dict[str, Callable[[JobSpec], bool]] = {
     "placement.target": lambda s: "cloud" in (s.placement.target, *s.placement.fallback_targets),
     "placement.max_hourly_cost": lambda s: _says(s.placement.max_hourly_cost),
     "placement.provisioning": lambda s: _says(s.placement.provisioning),
-    "after": lambda s: _says(s.after),
     "resume": lambda s: _says(s.resume),
     "reuse": lambda s: bool(s.reuse),
     "environment.preload": lambda s: (

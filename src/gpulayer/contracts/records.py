@@ -60,6 +60,11 @@ class Job:
     call_key: str | None = None
     """Of a cached one: equal for the same call; see `calls`."""
 
+    @property
+    def is_held(self) -> bool:
+        """It waits for other jobs; no pass looks at it."""
+        return self.state is JobState.QUEUED and self.reason is Reason.DEPENDENCY
+
 
 @dataclass(frozen=True, slots=True)
 class Progress:

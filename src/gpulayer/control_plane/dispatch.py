@@ -2,7 +2,7 @@
 
     write      a use case that makes room or brings work, and a pass, in one commit
     run_once:  the due heads of the queue by shape, and the workers as they are now
-               -> place (pure) -> lifecycle.placed or .unschedulable (pure) -> one transaction
+               -> place (pure) -> lifecycle.placed or .failed (pure) -> one transaction
 
 A pass costs shapes and workers, not the length of the queue: of each shape only the first few
 jobs are looked at, and another pass follows while one still finds something to do.
@@ -10,6 +10,7 @@ jobs are looked at, and another pass follows while one still finds something to 
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
@@ -26,7 +27,7 @@ from gpulayer.contracts.decision import (
 )
 from gpulayer.contracts.ids import JobId, ShapeId, TaskId, WorkerId
 from gpulayer.contracts.messages import Assignment
-from gpulayer.control_plane import elements, room
+from gpulayer.control_plane import dependencies, elements, room
 from gpulayer.control_plane.election import Election
 from gpulayer.control_plane.lifecycle import jobs as rules
 from gpulayer.control_plane.meters import Meters
@@ -156,6 +157,7 @@ class Dispatcher:
         if not self._election.is_mine(tx):
             return _LEFT
         now = self._ports.clock.now()
+        topics = set(dependencies.settle(tx, now))
         most = heads.most(self._moved, self._ports.settings.pass_jobs)
         queue = tuple(tx.ready_heads(now, most))
         if self._may_have_arrays or any(pending.is_array for pending in queue):
@@ -163,11 +165,10 @@ class Dispatcher:
         sent = tx.sent_ahead() if self._may_be_ahead else []
         self._may_be_ahead = bool(sent)
         if not queue and not sent:
-            return _IDLE
+            return dataclasses.replace(_IDLE, topics=frozenset(topics)) if topics else _IDLE
         asked = {pending.shape_id for pending in queue} | {one.shape_id for one in sent}
         shapes = {shape_id: self._shape(tx, shape_id) for shape_id in asked}
         given: dict[WorkerId, list[Assignment]] = {}
-        topics: set[str] = set()
         # Where all that waits is alike there is nobody to pass anybody.
         reserves = len({pending.shape_id for pending in queue}) > 1
         workers = self._snapshots.views(tx, sent, timed=reserves)

@@ -69,9 +69,20 @@ def placed(
 
 
 def unschedulable(tx: Tx, job: Job, decision: Decision, now: float) -> Changes:
+    """The job asked to fail rather than wait for a worker that does not exist."""
+    slug = rules.kind_of_want(decision)
+    return _failed(tx, job, Reason.UNSCHEDULABLE, decision.summary, slug, now)
+
+
+def refused(tx: Tx, job: Job, message: str, now: float) -> Changes:
+    """A job that it was to come after ended otherwise."""
+    return _failed(tx, job, Reason.DEPENDENCY, message, "dependency-failed", now)
+
+
+def _failed(tx: Tx, job: Job, reason: Reason, message: str, slug: str, now: float) -> Changes:
     if job.elements is None:
-        return rules.unschedulable(job, decision, now)
-    return arrays.unschedulable(job, progress_of(tx, job), decision, now)
+        return rules.failed(job, reason, message, slug, now)
+    return arrays.failed(job, progress_of(tx, job), reason, message, slug, now)
 
 
 def cancelled(

@@ -47,7 +47,8 @@ class Foresight:
             job = find_job(reader, selector)
             now = self._ports.clock.now()
             shape = reader.shape(job.shape_id)
-            if job.state is not JobState.QUEUED or job.not_before > now or shape is None:
+            is_early = job.is_held or job.not_before > now
+            if job.state is not JobState.QUEUED or is_early or shape is None:
                 return None
             snapshot = self._snapshot(reader, _pending(job), shape)
         return views.outlook_json(_outlook(snapshot, _pending(job), job.spec, job.origin))

@@ -77,13 +77,13 @@ class Queries:
                     task = _newest(reader.tasks(job.id))
                 if job.state is JobState.QUEUED and job.shape_id not in told:
                     told[job.shape_id] = _summary(reader, job)
-                is_placeable = job.state is JobState.QUEUED and job.not_before <= now
-                waits = told[job.shape_id] if is_placeable else ""
+                waits = job.state is JobState.QUEUED and not job.is_held and job.not_before <= now
+                summary = told[job.shape_id] if waits else ""
                 name_of_worker = self._worker(reader, task)
                 array = array_views.array_json(reader, job, with_failed=False)
                 found.append(
                     views.job_json(
-                        job, task=task, worker=name_of_worker, summary=waits, array=array
+                        job, task=task, worker=name_of_worker, summary=summary, array=array
                     )
                 )
             return found
@@ -96,7 +96,8 @@ class Queries:
     def decision(self, selector: str) -> dict[str, Any] | None:
         """The stored decision about a job; None: no pass has looked at it yet."""
         with self._ports.store.read() as reader:
-            stored = reader.stored_decision(find_job(reader, selector).id)
+            job = find_job(reader, selector)
+            stored = None if job.is_held else reader.stored_decision(job.id)
             return None if stored is None else views.decision_json(stored)
 
     def elements(self, selector: str, wanted: Wanted) -> dict[str, Any]:
@@ -227,8 +228,10 @@ class Queries:
         return next(iter(kept), None)
 
     def _says_why_itself(self, job: Job) -> bool:
-        """It needs no decision: it is done, or waits for the time of its next attempt."""
-        return job.state is JobState.SUCCEEDED or job.not_before > self._ports.clock.now()
+        """It needs no decision: it is done, or waits for other jobs or the time of its next
+        attempt."""
+        is_early = job.is_held or job.not_before > self._ports.clock.now()
+        return job.state is JobState.SUCCEEDED or is_early
 
     def _hides_gpus(self, job: Job) -> bool:
         """Whether a job here runs beside GPUs that it did not ask for and cannot see."""

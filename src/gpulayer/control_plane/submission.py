@@ -30,6 +30,7 @@ from gpulayer.contracts.records import Job
 from gpulayer.contracts.states import LIVE_JOB_STATES, TERMINAL_JOB_STATES, JobState, Reason
 from gpulayer.control_plane import elements
 from gpulayer.control_plane.cached import recorded
+from gpulayer.control_plane.dependencies import Awaited, held
 from gpulayer.control_plane.envelopes import Envelopes
 from gpulayer.control_plane.lifecycle import jobs as rules
 from gpulayer.control_plane.ports import Places, Ports, Tx, commit, then
@@ -195,11 +196,12 @@ class SubmissionDesk:
             topics = [self._cancel(tx, job, mode, float(grace_seconds), reason) for job in jobs]
             return jobs, set().union(*topics)
 
-        def told(done: tuple[list[Job], set[str]]) -> list[Job]:
-            self._ports.wakeups.publish(*done[1])
-            return done[0]
+        def told(done: tuple[tuple[list[Job], set[str]], object]) -> list[Job]:
+            (jobs, topics), _ = done
+            self._ports.wakeups.publish(*topics)
+            return jobs
 
-        return then(self._ports.write(ask, durable=True), told)
+        return then(self._places.write(ask), told)
 
     def _accept(
         self, submission: Submission, now: float, forms: _Forms, retry_of: JobId | None = None
@@ -292,10 +294,14 @@ class SubmissionDesk:
                 raise RefusedError("plane-full", full, hint="gpulayer ps")
             job = dataclasses.replace(asked, id=self._new_id(tx, asked.name))
             tx.put_shape(job.shape_id, shape)
+            awaited: Awaited = {}
+            if job.spec.get("after"):
+                job, awaited = held(tx, job)
             changes = Changes()
             if job.elements is not None:
                 job, changes = elements.begun(tx, job)
             commit(tx, rules.submitted(job) + changes)
+            tx.put_awaits(job.id, awaited.items())
             jobs.append(job)
         return jobs
 

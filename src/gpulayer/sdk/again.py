@@ -61,6 +61,8 @@ def _flags(spec: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     if kept := spec.get("checkpoint"):
         every = kept.get("interval_seconds")
         yield "checkpoint", f"{kept['path']}:{every:g}s" if every else kept["path"]
+    if spec.get("after"):
+        yield "after", [f"{one['job']}:{one.get('when', 'ok')}" for one in spec["after"]]
     if spec.get("secrets"):
         yield "secret", [_secret(secret) for secret in spec["secrets"]]
     if spec.get("timeout_seconds"):

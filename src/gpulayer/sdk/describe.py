@@ -20,7 +20,7 @@ OPTIONS = (
     "name", "gpus", "gpu_memory", "accelerator", "cpus", "memory", "disk", "profile", "python",
     "frameworks", "on", "priority", "strategy", "labels", "env", "secrets", "timeout", "retries",
     "retry_on", "on_unschedulable", "requirements", "preload", "reuse", "cache", "image",
-    "source", "inputs", "outputs", "data", "checkpoint", "array",
+    "source", "inputs", "outputs", "data", "checkpoint", "array", "after",
 )  # fmt: skip
 """Every word that `run`, `submit`, `@gl.remote` and `gl.submit` understand about a job."""
 
@@ -57,6 +57,7 @@ def spec_of(workload: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str
         ("cache", bool(said.get("cache")) or None),
         ("image", said.get("image")),
         ("array", _array(said.get("array"))),
+        ("after", [_after(job) for job in said.get("after", ())]),
     ):
         if value not in (None, {}, []):
             spec[field] = value
@@ -168,6 +169,14 @@ def _checkpoint(wish: Any) -> dict[str, Any]:
         except UsageError:
             pass
     return {"path": wish.rstrip("/")}
+
+
+def _after(wish: Any) -> dict[str, Any]:
+    """`JOB`, `JOB:any`, a job of the SDK, or the contract's own form."""
+    if isinstance(wish, Mapping):
+        return dict(wish)
+    name, colon, when = str(getattr(wish, "id", wish)).rpartition(":")
+    return {"job": name, "when": when} if colon else {"job": when}
 
 
 def _array(wish: Any) -> dict[str, Any]:

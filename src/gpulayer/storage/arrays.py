@@ -53,7 +53,7 @@ _OPEN = (
     "SELECT jobs.id, jobs.shape_id, jobs.priority, jobs.seq,"
     f" jobs.fail_if_unschedulable, jobs.attempt, jobs.submitted_at, {ARRAYS.columns}"
     " FROM arrays JOIN jobs ON jobs.id = arrays.job_id"
-    " WHERE arrays.waiting + arrays.live > 0 ORDER BY jobs.seq"
+    " WHERE arrays.waiting + arrays.live > 0 AND jobs.reason <> 'dependency' ORDER BY jobs.seq"
 )
 
 

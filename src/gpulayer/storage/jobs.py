@@ -97,7 +97,7 @@ SELECT id FROM shape WHERE id IS NOT NULL"""
 _HEADS = (
     "SELECT id, shape_id, priority, seq, fail_if_unschedulable, elements, submitted_at, not_before"
     " FROM jobs"
-    " WHERE state = 'queued' AND shape_id = ? AND not_before <= ?"
+    " WHERE state = 'queued' AND shape_id = ? AND not_before <= ? AND reason <> 'dependency'"
     " ORDER BY priority DESC, seq LIMIT ?"
 )
 _DELETE = "DELETE FROM jobs WHERE id = ? AND finished_at IS NOT NULL RETURNING state"

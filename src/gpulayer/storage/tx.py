@@ -5,6 +5,7 @@ from __future__ import annotations
 from gpulayer.contracts.changes import Changes
 from gpulayer.contracts.ids import Fence
 from gpulayer.storage.arrays import ArrayReads, ArrayWrites
+from gpulayer.storage.awaits import AwaitReads, AwaitWrites
 from gpulayer.storage.checkpoints import CheckpointWrites
 from gpulayer.storage.credentials import CredentialReads, CredentialWrites
 from gpulayer.storage.decisions import DecisionReads, DecisionWrites
@@ -30,6 +31,7 @@ class Reader(
     JobReads,
     TaskReads,
     ArrayReads,
+    AwaitReads,
     WorkerReads,
     EventReads,
     ResultReads,
@@ -49,6 +51,7 @@ class Tx(
     JobWrites,
     TaskWrites,
     ArrayWrites,
+    AwaitWrites,
     WorkerWrites,
     EventWrites,
     CheckpointWrites,

@@ -17,7 +17,6 @@ DIRECT = {"kind": "distributed", "entrypoint": "train.py", "launcher": "direct"}
     ("data", "fields"),
     [
         ({**command(), "workload": DIRECT}, ["workload.launcher"]),
-        (command(after=[{"job": "a"}]), ["after"]),
         ({**command(environment={"preload": ["a"]}), "workload": SHELL}, ["environment.preload"]),
         (command(array={"items": ARTIFACT}), ["array.items as an artifact"]),
         (command(array={"count": 1}, checkpoint={"path": "a"}), ["checkpoint of an array"]),
@@ -51,6 +50,7 @@ def test_a_field_without_effect_is_named(data: Any, fields: list[str]) -> None:
         command(inputs=[{"artifact": ARTIFACT, "path": "a"}], outputs=["*.pt"]),
         command(data=["imagenet"]),
         command(cache=True),
+        command(after=[{"job": "a"}]),
         command(array={"count": 3, "first": 1, "step": 2, "max_parallel": 1, "max_failures": 0}),
         command(array={"matrix": {"a": [1, 2]}}),
         command(checkpoint={"path": "a"}),

@@ -55,9 +55,14 @@ def test_a_gang_is_placed_whole_with_a_fence_for_each_rank() -> None:
 def test_an_unschedulable_job_says_which_kind_of_want_it_is(
     checks: tuple[str, ...], slug: str
 ) -> None:
-    changes = jobs.unschedulable(a_job(JobState.QUEUED), _decision(checks=checks), NOW)
+    assert jobs.kind_of_want(_decision(checks=checks)) == slug
+
+
+def test_a_job_that_ends_before_it_began_says_why() -> None:
+    waits, why = a_job(JobState.QUEUED), "nobody has it"
+    changes = jobs.failed(waits, Reason.UNSCHEDULABLE, why, "no-gpu", NOW)
     assert job_after(changes)["reason"] is Reason.UNSCHEDULABLE
-    assert changes.results[0].error == {"slug": slug, "message": "because"}
+    assert changes.results[0].error == {"slug": "no-gpu", "message": why}
 
 
 @pytest.mark.parametrize("state", [JobState.QUEUED, JobState.PROVISIONING])

@@ -1,6 +1,6 @@
 """The law of jobs and tasks: pure functions from records and news to `Changes`.
 
-    jobs    submitted, placed, unschedulable, cancelled; the last move of a job with its result
+    jobs    submitted, placed, failed, cancelled; the last move of a job with its result
     tasks   started, ended, late, disconnected: what a task's news mean for its job
     retry   whether there is another attempt, and when
     credentials  when one is no good, used up, renewed

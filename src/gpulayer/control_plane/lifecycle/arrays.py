@@ -16,7 +16,6 @@ from typing import Any
 
 from gpulayer.contracts import elements
 from gpulayer.contracts.changes import NOTHING, Changes
-from gpulayer.contracts.decision import Decision
 from gpulayer.contracts.messages import Exit
 from gpulayer.contracts.records import Chunk, Job, Progress, Task
 from gpulayer.contracts.states import TERMINAL_JOB_STATES, JobState, Reason
@@ -79,16 +78,12 @@ def cancelled(
     return changes + Changes(progress=(progress,)) if changes else NOTHING
 
 
-def unschedulable(job: Job, progress: Progress, decision: Decision, now: float) -> Changes:
-    """It asked to fail rather than wait for a worker that does not exist."""
+def failed(
+    job: Job, progress: Progress, reason: Reason, message: str, slug: str, now: float
+) -> Changes:
+    """It ends before it began."""
     return Changes(progress=(_without_waiting(progress),)) + jobs_rules.end_job(
-        job,
-        JobState.FAILED,
-        Reason.UNSCHEDULABLE,
-        now,
-        message=decision.summary,
-        slug=jobs_rules.kind_of_want(decision),
-        index=elements.ARRAY_END,
+        job, JobState.FAILED, reason, now, message=message, slug=slug, index=elements.ARRAY_END
     )
 
 

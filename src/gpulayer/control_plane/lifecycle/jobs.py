@@ -18,7 +18,7 @@ _LOG_REMOVED = "log_removed"
 
 def submitted(job: Job) -> Changes:
     """A new job and the first line of its story."""
-    message = f"again, after {job.retry_of}" if job.retry_of else ""
+    message = f"again, after {job.retry_of}" if job.retry_of else job.message
     event = NewEvent(job.id, "submitted", job.state, job.reason, job.submitted_at, message)
     return Changes(jobs=(job,), events=(event,))
 
@@ -114,16 +114,9 @@ def _phase(task_id: TaskId, phase: str) -> Changes:
     return Changes(task_updates=(TaskUpdate(task_id, TaskState.ASSIGNED, {"phase": phase}),))
 
 
-def unschedulable(job: Job, decision: Decision, now: float) -> Changes:
-    """The job asked to fail rather than wait for a worker that does not exist."""
-    return end_job(
-        job,
-        JobState.FAILED,
-        Reason.UNSCHEDULABLE,
-        now,
-        message=decision.summary,
-        slug=kind_of_want(decision),
-    )
+def failed(job: Job, reason: Reason, message: str, slug: str, now: float) -> Changes:
+    """It ends before it began."""
+    return end_job(job, JobState.FAILED, reason, now, message=message, slug=slug)
 
 
 def cancelled(job: Job, mode: str, grace_seconds: float, reason: Reason, now: float) -> Changes:
