@@ -1,7 +1,7 @@
 """The one table of the errors' stable slugs, and an error from what a plane answered.
 
 The command line, the SDK, HTTP and the docs read the same table. A row is added here and
-nowhere else.
+nowhere else, which makes this longer than others.
 """
 
 from __future__ import annotations
@@ -200,8 +200,7 @@ _TABLE: tuple[Slug, ...] = (
          "Another process has the port at which the nodes of a distributed job were to meet. "
          "Leave `rendezvous.port` out, and a free one is taken at each attempt."),
     Slug("dependency-failed", JobFailedError, 1, 125, 409,
-         "The job was to come after another one, which did not succeed, so it did not begin. "
-         "`--after JOB:any` waits for the end alone."),
+         "It was to come after a job that did not succeed. `--after JOB:any` waits for its end."),
     Slug("job-not-finished", RefusedError, 1, 125, 409,
          "The job has not ended yet. `gpulayer wait JOB` waits for it."),
     Slug("no-result", RefusedError, 1, 125, 409,
