@@ -355,9 +355,44 @@ def test_a_database_without_worlds_goes_on_with_its_tasks(path: str):
 
 def _without_worlds(connection: sqlite3.Connection) -> None:
     """As schema 5 was."""
+    _without_runs(connection)
     connection.execute("DROP INDEX jobs_by_call")
     connection.execute("ALTER TABLE jobs DROP COLUMN call_key")
     connection.execute("ALTER TABLE tasks DROP COLUMN world")
+
+
+def test_a_database_without_runs_goes_on_with_its_tasks_and_takes_one(path: str):
+    store = Store(path)
+    run_through(store, "train-1")
+    with store.read() as reader:
+        before = reader.tasks(JobId("train-1"))
+    assert [task.last for task in before] == [None]
+    store.close()
+    connection = sqlite3.connect(path)
+    _without_runs(connection)
+    connection.execute("PRAGMA user_version = 7")
+    connection.commit()
+    connection.close()
+    again = Store(path)
+    with again.read() as reader:
+        assert reader.tasks(JobId("train-1")) == before
+        assert reader.awaited_ends() == []
+    submit(again, a_job("next-1"))
+    submit(again, a_job("then-1"))
+    task = place(again, "next-1")
+    assert apply(again, Changes(task_updates=(TaskUpdate(task.id, task.state, {"last": 7}),)))
+    again.write(lambda tx: tx.put_awaits(JobId("then-1"), [(JobId("next-1"), True)])).result(30)
+    with again.read() as reader:
+        assert [task.last for task in reader.tasks(JobId("next-1"))] == [7]
+        assert reader.awaits(JobId("then-1")) == ["next-1"]
+    again.close()
+
+
+def _without_runs(connection: sqlite3.Connection) -> None:
+    """As schema 7 was."""
+    connection.execute("DROP TABLE awaits")
+    connection.execute('ALTER TABLE tasks DROP COLUMN "last"')
+    connection.execute("ALTER TABLE arrays DROP COLUMN pace")
 
 
 def test_a_database_without_arrays_goes_on_with_its_jobs_and_takes_one(path: str):
