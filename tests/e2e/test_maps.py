@@ -4,6 +4,7 @@ program that began it."""
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -31,8 +32,8 @@ def home() -> Iterator[LocalHome]:
 
 @pytest.fixture
 def programs(home: LocalHome) -> Programs:
-    for path in home.work.iterdir():
-        path.unlink()
+    shutil.rmtree(home.work)
+    home.work.mkdir()
     return Programs(home)
 
 

@@ -133,7 +133,7 @@ def test_a_function_is_called_there(machines: TwoMachines) -> None:
         "def square(x: int) -> int:\n"
         "    return x * x\n\n"
         "if __name__ == '__main__':\n"
-        "    print(square.remote(7), list(square.map(range(4))))\n"
+        "    print(list(square.map(range(4))), square.remote(7))\n"
     )
     done = subprocess.run(
         machines.first.inside(sys.executable, "square.py"),
@@ -143,7 +143,7 @@ def test_a_function_is_called_there(machines: TwoMachines) -> None:
         capture_output=True,
         timeout=SECONDS,
     )
-    assert (done.returncode, done.stdout) == (0, b"49 [0, 1, 4, 9]\n"), done
+    assert (done.returncode, done.stdout) == (0, b"[0, 1, 4, 9] 49\n"), done
     assert machines.job()["worker"] == "lab"
 
 
