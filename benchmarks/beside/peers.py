@@ -167,9 +167,5 @@ def _driven(peer: Peer, folder: Path) -> Iterator[Figure]:
 
 def _sweep(mark: str) -> None:
     """End all processes that carry the run's mark, however far they have gone from it."""
-    os.environ[telling.MARK] = mark
-    try:
-        for pid in telling.marked():
-            os.kill(pid, signal.SIGKILL)
-    finally:
-        del os.environ[telling.MARK]
+    for pid in telling.marked(mark):
+        os.kill(pid, signal.SIGKILL)

@@ -58,9 +58,9 @@ def cold(begun: float) -> None:
     tell("cold", (time.perf_counter() - begun) * 1000, 1)
 
 
-def marked() -> list[int]:
-    """The other processes that this run started, and their children."""
-    mark = f"{MARK}={os.environ[MARK]}".encode()
+def marked(run: str) -> list[int]:
+    """The other processes that a run started, and their children."""
+    mark = f"{MARK}={run}".encode()
     found, parent = set(), {}
     for name in filter(str.isdigit, os.listdir("/proc")):
         try:
@@ -84,7 +84,7 @@ def memory(others=()) -> None:
     each has its part. After two seconds of doing nothing."""
     time.sleep(2)
     total = 0
-    for pid in {os.getpid(), *marked(), *others}:
+    for pid in {os.getpid(), *marked(os.environ[MARK]), *others}:
         try:
             with open(f"/proc/{pid}/smaps_rollup") as file:
                 total += sum(int(row.split()[1]) for row in file if row.startswith("Pss:"))

@@ -6,14 +6,12 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from tests.support.local_home import SECONDS, LocalHome
+from tests.support.local_home import LocalHome
 
 pytestmark = pytest.mark.e2e
 
@@ -54,26 +52,14 @@ def home() -> Iterator[LocalHome]:
         yield home
 
 
-def gpulayer(home: LocalHome, *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "gpulayer", *words],
-        cwd=home.work,
-        env=home.environ,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=SECONDS,
-    )
-
-
 def results(home: LocalHome, job: str) -> dict[int, dict[str, Any]]:
-    lines = gpulayer(home, "result", job).stdout.splitlines()
+    lines = home.gpulayer("result", job).stdout.splitlines()
     return {one["index"]: one for one in map(json.loads, lines)}
 
 
 def test_an_element_that_breaks_takes_only_itself(home: LocalHome) -> None:
-    job = gpulayer(home, "submit", "-q", "--array", "0-299", "w:f").stdout.strip()
-    assert gpulayer(home, "wait", job).returncode == 1
+    job = home.gpulayer("submit", "-q", "--array", "0-299", "w:f").stdout.strip()
+    assert home.gpulayer("wait", job).returncode == 1
     told = results(home, job)
     broken = {index for index, one in told.items() if one["state"] != "succeeded"}
     assert broken == {40, 41, 42, 43, 44}
@@ -81,38 +67,38 @@ def test_an_element_that_breaks_takes_only_itself(home: LocalHome) -> None:
     assert told[43]["error"]["message"] == "no"
     assert told[44]["error"]["slug"] == "result-not-json"
     assert all(told[i]["value"] == [i, i * i] for i in range(300) if i not in broken)
-    assert gpulayer(home, "logs", "--index", "46", job).stdout == "said by 46\nprinted by 46 46\n"
-    assert gpulayer(home, "logs", "--index", "299", job).stdout == "printed by 299 299\n"
-    assert sorted(gpulayer(home, "logs", job).stdout.splitlines()) == sorted(
+    assert home.gpulayer("logs", "--index", "46", job).stdout == "said by 46\nprinted by 46 46\n"
+    assert home.gpulayer("logs", "--index", "299", job).stdout == "printed by 299 299\n"
+    assert sorted(home.gpulayer("logs", job).stdout.splitlines()) == sorted(
         [f"printed by {i} {i}" for i in range(300) if i not in broken] + ["said by 46"]
     )
-    gpulayer(home, "get", job, "got")
+    home.gpulayer("get", job, "got")
     assert [p.read_text() for p in home.work.glob("got/45/out")] == ["45"]
     assert len(_tasks(home, job)) < 150, "they were given out one by one"
 
 
 def test_commands_have_an_exit_code_and_a_log_each(home: LocalHome) -> None:
     line = "echo out {index}; echo err >&2; test $GPULAYER_ARRAY_INDEX != 77 || kill -9 $$"
-    done = gpulayer(home, "run", "--array", "0-399", "--", "sh", "-c", line)
+    done = home.gpulayer("run", "--array", "0-399", "--", "sh", "-c", line)
     assert done.returncode == 1
     assert sorted(done.stdout.splitlines()) == sorted(f"out {i}" for i in range(400))
     job = "last"
     told = results(home, job)
     assert {i for i, one in told.items() if one["state"] == "failed"} == {77}
     assert told[77]["exit_code"] == 137
-    logs = gpulayer(home, "logs", "--index", "123", job)
+    logs = home.gpulayer("logs", "--index", "123", job)
     assert (logs.stdout, logs.stderr) == ("out 123\n", "err\n")
     assert len(_tasks(home, job)) < 200, "they were given out one by one"
 
 
 def test_a_run_outlives_its_agent_and_no_element_runs_twice(home: LocalHome) -> None:
     os.mkfifo(home.work / "gate")
-    job = gpulayer(home, "submit", "-q", "--array", "0-199", "w:waits").stdout.strip()
+    job = home.gpulayer("submit", "-q", "--array", "0-199", "w:waits").stdout.strip()
     home.until((home.work / "reached").exists)
     os.kill(home.pid("agent"), signal.SIGKILL)
     with open(home.work / "gate", "w"):
         pass
-    assert gpulayer(home, "wait", job).returncode == 0
+    assert home.gpulayer("wait", job).returncode == 0
     assert {i: one["value"] for i, one in results(home, job).items()} == {i: i for i in range(200)}
     ran = sorted(map(int, (home.work / "ran").read_text().split()))
     assert ran == list(range(200))
@@ -120,5 +106,5 @@ def test_a_run_outlives_its_agent_and_no_element_runs_twice(home: LocalHome) -> 
 
 def _tasks(home: LocalHome, job: str) -> list[str]:
     """The tasks that ran elements of it, each of which has a segment of its log."""
-    found = json.loads(gpulayer(home, "status", "--json", job).stdout)["job"]["id"]
+    found = json.loads(home.gpulayer("status", "--json", job).stdout)["job"]["id"]
     return os.listdir(home.folder / "home" / "logs" / found)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -24,20 +22,8 @@ def home() -> Iterator[LocalHome]:
         yield home
 
 
-def gpulayer(home: LocalHome, *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "gpulayer", *words],
-        cwd=home.work,
-        env=home.environ,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=SECONDS,
-    )
-
-
 def told(home: LocalHome, *words: str) -> dict[str, Any]:
-    done = gpulayer(home, *words, "--json")
+    done = home.gpulayer(*words, "--json")
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout)
     return found
@@ -51,7 +37,7 @@ def fails(home: LocalHome) -> int:
 def test_an_account_says_what_ran_and_no_secret(home: LocalHome) -> None:
     (home.work / "a.py").write_text("import os; print(len(os.environ['HORSE']))\n")
     run = ("run", "--name", "one", "--secret", "HORSE", "-e", "LR=1", "--source", ".")
-    done = gpulayer(home, *run, "--", "python", "a.py")
+    done = home.gpulayer(*run, "--", "python", "a.py")
     assert done.stdout == f"{len(SECRET)}\n"
     found = told(home, "status", "one", "--provenance")["provenance"]
     assert found["what"]["argv"][1:] == ["a.py"]
@@ -60,61 +46,61 @@ def test_an_account_says_what_ran_and_no_secret(home: LocalHome) -> None:
     [world] = found["ran_in"]
     assert world["python"]["version"].startswith("3.")
     assert SECRET not in json.dumps(found)
-    assert SECRET not in gpulayer(home, "status", "one", "--provenance").stdout
+    assert SECRET not in home.gpulayer("status", "one", "--provenance").stdout
 
 
 def test_two_jobs_are_compared_file_by_file(home: LocalHome) -> None:
     for name, text in (("first", "print(1)\n"), ("second", "raise SystemExit(3)\n")):
         (home.work / "b.py").write_text(text)
-        gpulayer(home, "run", "--name", name, "--source", ".", "--", "python", "b.py")
+        home.gpulayer("run", "--name", name, "--source", ".", "--", "python", "b.py")
     found = told(home, "diff", "first", "second")
     named = {(one["part"], one["name"]) for one in found["differences"]}
     assert named == {("spec", "name"), ("code", "source"), ("code", "b.py"),
                      ("result", "error"), ("result", "exit_code"),
                      ("result", "state")}  # fmt: skip
-    shown = gpulayer(home, "diff", "first", "second").stdout
+    shown = home.gpulayer("diff", "first", "second").stdout
     assert "    -print(1)\n    +raise SystemExit(3)\n" in shown
-    assert gpulayer(home, "diff", "first", "first").stdout == "no difference\n"
-    here = gpulayer(home, "run", "--name", "here", "--", "true")
+    assert home.gpulayer("diff", "first", "first").stdout == "no difference\n"
+    here = home.gpulayer("run", "--name", "here", "--", "true")
     assert here.returncode == 0
-    assert "not compared: code of here-" in gpulayer(home, "diff", "here", "here").stderr
+    assert "not compared: code of here-" in home.gpulayer("diff", "here", "here").stderr
 
 
 def test_an_exact_retry_has_the_old_code_or_is_refused_by_name(home: LocalHome) -> None:
     (home.work / "c.py").write_text("print('then')\n")
-    gpulayer(home, "run", "--name", "sent", "--source", ".", "--", "python", "c.py")
+    home.gpulayer("run", "--name", "sent", "--source", ".", "--", "python", "c.py")
     old = told(home, "status", "sent")["job"]["id"]
-    gpulayer(home, "run", "--name", "here", "--", "python", "c.py")
+    home.gpulayer("run", "--name", "here", "--", "python", "c.py")
     (home.work / "c.py").write_text("print('now')\n")
-    again = gpulayer(home, "retry", old, "--exact", "-q").stdout.strip()
-    assert gpulayer(home, "wait", again).returncode == 0
-    assert gpulayer(home, "logs", again).stdout == "then\n"
+    again = home.gpulayer("retry", old, "--exact", "-q").stdout.strip()
+    assert home.gpulayer("wait", again).returncode == 0
+    assert home.gpulayer("logs", again).stdout == "then\n"
     assert told(home, "diff", old, again)["differences"] == []
-    refused = gpulayer(home, "retry", "here", "--exact")
+    refused = home.gpulayer("retry", "here", "--exact")
     assert refused.returncode == 1
     assert "error[not-exact]" in refused.stderr
     assert "was in no commit" in refused.stderr
-    plain = gpulayer(home, "retry", "here", "-q").stdout.strip()
-    assert gpulayer(home, "wait", plain).returncode == 0
-    assert gpulayer(home, "logs", plain).stdout == "now\n"
+    plain = home.gpulayer("retry", "here", "-q").stdout.strip()
+    assert home.gpulayer("wait", plain).returncode == 0
+    assert home.gpulayer("logs", plain).stdout == "now\n"
 
 
 def test_a_cached_call_is_made_once_and_its_output_is_given_again(home: LocalHome) -> None:
     (home.work / "d.py").write_text("import os; print('ran', os.getpid())\n")
     line = ("run", "--cache", "--", "python", "d.py")
-    first, again = gpulayer(home, *line), gpulayer(home, *line)
+    first, again = home.gpulayer(*line), home.gpulayer(*line)
     assert first.stdout.startswith("ran ")
     assert (again.stdout, again.returncode) == (first.stdout, 0)
-    said = gpulayer(home, "submit", "--cache", "--", "python", "d.py")
+    said = home.gpulayer("submit", "--cache", "--", "python", "d.py")
     assert said.stderr == f"cached, from job {said.stdout}"
-    fresh = gpulayer(home, "run", "--cache", "--refresh", "--", "python", "d.py")
+    fresh = home.gpulayer("run", "--cache", "--refresh", "--", "python", "d.py")
     assert fresh.stdout != first.stdout
-    assert gpulayer(home, *line).stdout == fresh.stdout
+    assert home.gpulayer(*line).stdout == fresh.stdout
     (home.work / "d.py").write_text("print('another')\n")
-    assert gpulayer(home, *line).stdout == "another\n"
+    assert home.gpulayer(*line).stdout == "another\n"
     before = fails(home)
     for _ in range(2):
-        failed = gpulayer(home, "run", "--cache", "--", "sh", "-c", "echo no; exit 3")
+        failed = home.gpulayer("run", "--cache", "--", "sh", "-c", "echo no; exit 3")
         assert (failed.returncode, failed.stdout) == (3, "no\n")
     assert fails(home) == before + 2
 

@@ -7,6 +7,7 @@ import os
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -306,17 +307,27 @@ def test_a_database_without_preparations_goes_on_with_its_tasks(path: str):
     with store.read() as reader:
         before = reader.tasks(JobId("train-1"))
     store.close()
-    connection = sqlite3.connect(path)
-    connection.execute("DROP TABLE checkpoints")
-    _without_arrays(connection)
-    connection.execute("ALTER TABLE tasks DROP COLUMN preparation")
-    connection.execute("PRAGMA user_version = 2")
-    connection.commit()
-    connection.close()
+    _age(path, 2, _without_preparations)
     again = Store(path)
     with again.read() as reader:
         assert reader.tasks(JobId("train-1")) == before
     again.close()
+
+
+def _age(path: str, schema: int, undo: Callable[[sqlite3.Connection], None]) -> None:
+    """Make the file what an older version of us left."""
+    connection = sqlite3.connect(path)
+    undo(connection)
+    connection.execute(f"PRAGMA user_version = {schema}")
+    connection.commit()
+    connection.close()
+
+
+def _without_preparations(connection: sqlite3.Connection) -> None:
+    """As schema 2 was."""
+    connection.execute("DROP TABLE checkpoints")
+    _without_arrays(connection)
+    connection.execute("ALTER TABLE tasks DROP COLUMN preparation")
 
 
 def _without_arrays(connection: sqlite3.Connection) -> None:
@@ -334,11 +345,7 @@ def test_a_database_without_worlds_goes_on_with_its_tasks(path: str):
         before = reader.tasks(JobId("train-1"))
     assert [task.world for task in before] == [None]
     store.close()
-    connection = sqlite3.connect(path)
-    _without_worlds(connection)
-    connection.execute("PRAGMA user_version = 5")
-    connection.commit()
-    connection.close()
+    _age(path, 5, _without_worlds)
     again = Store(path)
     with again.read() as reader:
         assert reader.tasks(JobId("train-1")) == before
@@ -368,11 +375,7 @@ def test_a_database_without_runs_goes_on_with_its_tasks_and_takes_one(path: str)
         before = reader.tasks(JobId("train-1"))
     assert [task.last for task in before] == [None]
     store.close()
-    connection = sqlite3.connect(path)
-    _without_runs(connection)
-    connection.execute("PRAGMA user_version = 7")
-    connection.commit()
-    connection.close()
+    _age(path, 7, _without_runs)
     again = Store(path)
     with again.read() as reader:
         assert reader.tasks(JobId("train-1")) == before
@@ -402,11 +405,7 @@ def test_a_database_without_arrays_goes_on_with_its_jobs_and_takes_one(path: str
     with store.read() as reader:
         before, heads = reader.jobs(), reader.ready_heads(1e9, 8)
     store.close()
-    connection = sqlite3.connect(path)
-    _without_arrays(connection)
-    connection.execute("PRAGMA user_version = 4")
-    connection.commit()
-    connection.close()
+    _age(path, 4, _without_arrays)
     again = Store(path)
     with again.read() as reader:
         assert reader.jobs() == before

@@ -85,6 +85,10 @@ class LocalHome:
             del how["stdin"]
         return subprocess.run(words, capture_output="stdout" not in how, timeout=SECONDS, **how)
 
+    def gpulayer(self, *words: str) -> Any:
+        """A line of ours to its end; a CompletedProcess with text."""
+        return self.typed(sys.executable, "-m", "gpulayer", *words, text=True)
+
     def popen(self, *command: str, **how: Any) -> subprocess.Popen[bytes]:
         """`run -- command`, begun."""
         how = {"stdin": subprocess.DEVNULL, "cwd": self.work, "env": self.environ, **how}

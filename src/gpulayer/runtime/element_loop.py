@@ -114,7 +114,19 @@ class Loop:
                 pass
 
     def put_outputs_aside(self, index: int) -> None:
-        put_outputs_aside(self._out, index)
+        """Its own folder for each element that left a file. (An empty one costs a look.)"""
+        try:
+            if not os.listdir(self._out):
+                return
+            aside = os.path.join(os.path.dirname(self._out), ASIDE)
+            os.makedirs(aside, 0o700, exist_ok=True)
+            os.rename(self._out, os.path.join(aside, str(index)))
+        except OSError:
+            pass  # the element removed it, or took our right to it
+        try:
+            os.mkdir(self._out, 0o700)
+        except OSError:
+            pass
 
     def _pass_on(self, signum: int, _: Any) -> None:
         self.is_asked_to_end = True
@@ -199,22 +211,6 @@ def end_line(
 ) -> bytes:
     head = "[{},{},{},{!r},{!r},{},{},".format(*sizes, index, *times, *how)
     return (head + result + "]\n").encode("ascii")
-
-
-def put_outputs_aside(folder: str, index: int) -> None:
-    """Its own folder for each element that left a file. (An empty one costs a look.)"""
-    try:
-        if not os.listdir(folder):
-            return
-        aside = os.path.join(os.path.dirname(folder), ASIDE)
-        os.makedirs(aside, 0o700, exist_ok=True)
-        os.rename(folder, os.path.join(aside, str(index)))
-    except OSError:
-        pass  # the element removed it, or took our right to it
-    try:
-        os.mkdir(folder, 0o700)
-    except OSError:
-        pass
 
 
 def _spawn(argv: list[str], env: dict[str, str], pipes: list[tuple[int, int]]) -> int:

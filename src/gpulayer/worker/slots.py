@@ -192,11 +192,15 @@ class Slots:
         why = "the process that watched the job ended while the job ran"
         slot.phase = "exited"
         slot.log.size = slot.log.read
+        lost: dict[str, Any] = {
+            "outcome": TaskState.LOST,
+            "reason": Reason.SUPERVISOR_LOST,
+            "message": why,
+            "started_at": slot.started_at,
+        }
         if slot.is_run:
-            how = (TaskState.LOST, Reason.SUPERVISOR_LOST, why, slot.started_at)
-            raw = dict(zip(("outcome", "reason", "message", "started_at"), how, strict=True))
-            return [Collect(slot.task_id, slot.fence, raw, slot.note)]
-        slot.exit = Exit(TaskState.LOST, Reason.SUPERVISOR_LOST, why, started_at=slot.started_at)
+            return [Collect(slot.task_id, slot.fence, lost, slot.note)]
+        slot.exit = Exit(**lost)
         return []
 
 

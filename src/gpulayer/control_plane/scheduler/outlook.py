@@ -96,12 +96,15 @@ class _Tried:
 
     def enough_newcomers(self, shape: Shape) -> int | None:
         """The fewest workers as the job lacks them that let it begin at once."""
+        workers = list(self.workers)
         for count in range(1, shape.nodes + 1):
-            joined = [newcomer.newcomer(shape, number) for number in range(count)]
-            workers = (*self.workers, *(view for view in joined if view is not None))
-            passed = Pass(dataclasses.replace(self._before, workers=workers))
+            joined = newcomer.newcomer(shape, count - 1)
+            if joined is None:
+                return None
+            workers.append(joined)
+            passed = Pass(dataclasses.replace(self._before, workers=tuple(workers)))
             list(passed.run())
-            if None not in joined and passed.would_place(shape):
+            if passed.would_place(shape):
                 return count
         return None
 

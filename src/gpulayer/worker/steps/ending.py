@@ -125,8 +125,8 @@ def with_said(ending: Exit, told: Mapping[str, Any]) -> Exit:
     result = _result(told)
     if result is None:
         return ending
-    if ending.outcome == TaskState.SUCCEEDED and "value" in result:
-        return replace(ending, value=json.dumps(result["value"], separators=(",", ":")))
+    if ending.outcome == TaskState.SUCCEEDED:
+        return replace(ending, value=value_in(result))
     if ending.outcome != TaskState.FAILED or "error" not in result:
         return ending
     error = dict(result["error"])
@@ -137,6 +137,11 @@ def with_said(ending: Exit, told: Mapping[str, Any]) -> Exit:
         "not-executable": Reason.NOT_EXECUTABLE,
     }.get(error["slug"], Reason.EXCEPTION)
     return replace(ending, error=error, reason=reason, message=error["message"])
+
+
+def value_in(told: Mapping[str, Any]) -> str | None:
+    """What a function returned, as JSON; None where it said nothing of that."""
+    return json.dumps(told["value"], separators=(",", ":")) if "value" in told else None
 
 
 def no_number(text: str) -> float:

@@ -15,7 +15,6 @@ from typing import Any
 from gpulayer.artifacts.collect import Collected
 from gpulayer.contracts import runs
 from gpulayer.contracts.messages import Exit
-from gpulayer.contracts.states import Reason, TaskState
 from gpulayer.runtime import element_loop, exits
 from gpulayer.worker.steps import ending, plan
 from gpulayer.worker.steps.plan import TaskPlan
@@ -68,7 +67,7 @@ def ends(folder: str, note: Mapping[str, Any], outputs: Callable[[str], Collecte
         left = os.path.join(folder, element_loop.ASIDE, str(index))
         kept = outputs(left) if os.path.isdir(left) else None
         if code == 0 and kept is None:
-            value = None if result is None else _value(result)
+            value = ending.value_in(result) if isinstance(result, dict) else None
             found.append(runs.plain(index, started, ended, value))
             continue
         end = _end(code, signum, started, ended, result)
@@ -84,22 +83,19 @@ def _each(run: Mapping[str, Any]) -> Iterator[tuple[int, dict[str, Any], dict[st
 
 
 def _end(code: int, signum: int, started: float, ended: float, result: Any) -> Exit:
-    if isinstance(result, dict) and result.get("timed_out"):
-        how = (TaskState.TIMED_OUT, Reason.TIMEOUT, "ran past its timeout", exits.TIMED_OUT_CODE)
-    elif signum:
-        how = (TaskState.FAILED, Reason.KILLED, f"ended by {exits.signal_name(signum)}", code)
-    elif code:
-        how = (TaskState.FAILED, Reason.EXITED, f"exit code {code}", code)
-    else:
-        how = (TaskState.SUCCEEDED, Reason.EXITED, "", 0)
-    end = Exit(*how, signal=signum or None, started_at=started, ended_at=ended)
+    is_late = isinstance(result, dict) and result.get("timed_out")
+    raw = exits.ended(
+        signum or code << 8,  # as wait(2) says it
+        cause=exits.TIMEOUT if is_late else None,
+        reason=None,
+        out_of_memory=False,
+        started_at=started,
+        ended_at=ended,
+        usage={},
+        leftovers=0,
+    )
+    end = ending.of_process(raw)
     return ending.with_said(end, result) if isinstance(result, dict) else end
-
-
-def _value(result: Any) -> str | None:
-    if not isinstance(result, dict) or "value" not in result:
-        return None
-    return json.dumps(result["value"], separators=(",", ":"))
 
 
 def _lines(path: str) -> Iterator[tuple[int, float, float, int, int, Any]]:
@@ -115,6 +111,8 @@ def _lines(path: str) -> Iterator[tuple[int, float, float, int, int, Any]]:
         times = (started, ended)
         if any(type(n) is not int for n in numbers) or any(type(t) is not float for t in times):
             return
+        if not (0 <= code < 256 and 0 <= signum < 127):
+            return  # no end of a process
         yield index, started, ended, code, signum, result
 
 
