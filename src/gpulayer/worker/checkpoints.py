@@ -153,9 +153,15 @@ class Checkpoints:
             wait = min(2.0, max(grown, pause / 4))
             if seen == folder.kept or seen.is_empty:
                 return
-            busy = self._written(folder, seen)
-            if not busy and self._is_kept(folder, seen, at, pause, hasty_at):
-                return
+            try:
+                # Held before it is asked who writes: many processes may be asked, and where files
+                # are replaced all the time what was seen has lost its name by then.
+                with cut.pin(folder.path, seen, folder.digests, folder.logs) as pins:
+                    busy = self._written(folder, seen)
+                    if not busy and self._is_kept(folder, pins, at, pause, hasty_at):
+                        return
+            except RestlessError:
+                busy = self._written(folder, seen)
             always = busy if always is None else always & busy
             if self._clock.monotonic() >= until:
                 if logs := always - folder.kept.files.keys():
@@ -165,26 +171,23 @@ class Checkpoints:
                     self._say(folder, f"open for writing: {names}" if busy else "it is never quiet")
 
     def _is_kept(
-        self, folder: _Folder, seen: Look, at: _Moment, pause: float, hasty_at: float
+        self, folder: _Folder, pins: Pins, at: _Moment, pause: float, hasty_at: float
     ) -> bool:
         """Whether there is nothing more to do. Where its files are replaced all the time there is
-        no quiet to be had: then it does that nobody writes in what it held at that moment."""
-        try:
-            with cut.pin(folder.path, seen, folder.digests, folder.logs) as pins:
-                if self._is_over(folder, pause):
-                    return True
-                if self._written(folder, seen) or not pins.is_unchanged:
-                    return False
-                is_hasty = self._clock.monotonic() >= hasty_at and pins.is_whole
-                if not is_hasty and cut.look(folder.path, folder.logs) != seen:
-                    return False
-                if not self._lives(folder.task_id):
-                    return True
-                with folder.turn:
-                    if not folder.over.is_set():
-                        self._keep(folder, pins, at)
-        except RestlessError:
+        no quiet to be had: then it does that nobody writes in what it held at that moment. Raises
+        RestlessError where they change while they are stored."""
+        if self._is_over(folder, pause):
+            return True
+        if self._written(folder, pins.seen) or not pins.is_unchanged:
             return False
+        is_hasty = self._clock.monotonic() >= hasty_at and pins.is_whole
+        if not is_hasty and cut.look(folder.path, folder.logs) != pins.seen:
+            return False
+        if not self._lives(folder.task_id):
+            return True
+        with folder.turn:
+            if not folder.over.is_set():
+                self._keep(folder, pins, at)
         return True
 
     def _written(self, folder: _Folder, seen: Look) -> frozenset[str]:

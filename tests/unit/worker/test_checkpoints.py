@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ import pytest
 
 from gpulayer.clock import SystemClock
 from gpulayer.contracts.messages import CheckpointKept, KeepCheckpoint
+from gpulayer.worker import open_files
 from gpulayer.worker.checkpoints import Checkpoints, ended_by_itself
 
 CLOCK = SystemClock()
@@ -175,8 +176,12 @@ def test_a_log_that_is_always_open_is_left_out_and_said(desk: Desk) -> None:
     assert desk.plane.kept[-1] == {"w": b"two", "train.log": b"epoch 1"}
 
 
-def test_a_job_that_replaces_its_file_all_the_time_is_kept_too(desk: Desk) -> None:
+def test_a_job_that_replaces_its_file_all_the_time_is_kept_too(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
     is_over = threading.Event()
+    saved = threading.Semaphore(0)
+    asked = open_files.written
 
     def save() -> None:
         number = 0
@@ -184,6 +189,16 @@ def test_a_job_that_replaces_its_file_all_the_time_is_kept_too(desk: Desk) -> No
             number += 1
             (desk.folder / "new").write_bytes(b"%d " % number * 1000)
             (desk.folder / "new").replace(desk.folder / "state")
+            saved.release()
+
+    def slowly(files: Collection[tuple[int, int]]) -> frozenset[tuple[int, int]]:
+        """Where very many processes are asked, it takes longer than the job needs to save."""
+        while saved.acquire(blocking=False):
+            pass
+        saved.acquire(timeout=1)
+        return asked(files)
+
+    monkeypatch.setattr(open_files, "written", slowly)
 
     saving = threading.Thread(target=save)
     saving.start()
