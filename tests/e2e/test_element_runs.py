@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.support.local_home import LocalHome
+from tests.support.programs import Programs
 
 pytestmark = pytest.mark.e2e
 
@@ -102,6 +103,23 @@ def test_a_run_outlives_its_agent_and_no_element_runs_twice(home: LocalHome) -> 
     assert {i: one["value"] for i, one in results(home, job).items()} == {i: i for i in range(200)}
     ran = sorted(map(int, (home.work / "ran").read_text().split()))
     assert ran == list(range(200))
+
+
+def test_many_calls_that_travel_in_a_file_are_given_out_in_runs(home: LocalHome) -> None:
+    program = """
+        import gpulayer as gl
+        @gl.remote
+        def said(i):
+            print("said", i)
+            return i
+        if __name__ == "__main__":
+            mapped = said.map(range(1_200))
+            assert list(mapped) == list(range(1_200))
+            print(mapped.job.id)
+    """
+    job = Programs(home).run(program).strip()
+    assert len(home.gpulayer("logs", job).stdout.splitlines()) == 1_200
+    assert len(_tasks(home, job)) < 300, "they were given out one by one"
 
 
 def _tasks(home: LocalHome, job: str) -> list[str]:

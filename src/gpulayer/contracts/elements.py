@@ -79,12 +79,13 @@ def element_spec(spec: Mapping[str, Any], index: int) -> dict[str, Any]:
     A function is called with the index, the item, or the parameters by name.
     """
     given = parameters(spec, index)
-    texts = {name: text_of(value) for name, value in given.items()}
-    fill = _filling({"index": str(index), **texts})
     own = {key: value for key, value in spec.items() if key != "array"}
-    env = {name: fill(text) for name, text in (spec.get("env") or {}).items()}
-    own["env"] = env | {"GPULAYER_ARRAY_INDEX": str(index)}
+    own["env"] = {**(spec.get("env") or {}), "GPULAYER_ARRAY_INDEX": str(index)}
     work = dict(spec["workload"])
+    if work["kind"] == "command" or spec.get("env"):
+        texts = {name: text_of(value) for name, value in given.items()}
+        fill = _filling({"index": str(index), **texts})
+        own["env"] |= {name: fill(text) for name, text in (spec.get("env") or {}).items()}
     if work["kind"] == "command":
         work["command"] = [fill(word) for word in work["command"]]
         own["env"] |= {f"GPULAYER_PARAM_{name.upper()}": text for name, text in texts.items()}

@@ -36,6 +36,9 @@ _KINDS_OF = frozenset(_KINDS)
 _PLAIN = {"outcome": TaskState.SUCCEEDED.value, "reason": Reason.EXITED.value, "exit_code": 0}
 _KEPT = ("workload", "env")
 
+VALUES = ".values"
+"""The folder of inputs in which a function's large arguments travel, `runtime.values.FOLDER`."""
+
 
 def may_run(spec: Mapping[str, Any], *, in_place: bool) -> bool:
     """Whether elements of an array may share a task. `in_place`: they run in a folder of their
@@ -43,8 +46,12 @@ def may_run(spec: Mapping[str, Any], *, in_place: bool) -> bool:
     kind = spec["workload"]["kind"]
     if kind not in ("command", "function") or (kind == "command" and not in_place):
         return False
-    apart = ("secrets", "checkpoint", "image", "inputs", "stdin", "outputs")
-    return not any(spec.get(name) for name in apart)
+    apart = ("secrets", "checkpoint", "image", "stdin", "outputs")
+    if any(spec.get(name) for name in apart):
+        return False
+    # What a user named as an input is an element's own to change; arguments are only read.
+    inputs = spec.get("inputs") or ()
+    return all(kind == "function" and item["path"].startswith(f"{VALUES}/") for item in inputs)
 
 
 def told(spec: Mapping[str, Any], first: int, last: int) -> dict[str, Any]:

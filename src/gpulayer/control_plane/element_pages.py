@@ -115,12 +115,13 @@ def _results_of(reader: Reader, job: Job, rows: Rows) -> Iterator[tuple[int, Res
     """Of the rows that have ended, each with its place."""
     places = {row["index"]: at for at, row in enumerate(rows)}
     seen = rows[0]["index"] - 1 if rows else 0
+    asked = min(_READ, len(rows))
     while rows:
-        results = reader.results_after(job.id, seen, _READ)
+        results = reader.results_after(job.id, seen, asked)
         for result in results:
             if (at := places.get(result.index)) is not None:
                 yield at, result
-        if len(results) < _READ or results[-1].index >= rows[-1]["index"]:
+        if len(results) < asked or results[-1].index >= rows[-1]["index"]:
             return
         seen = results[-1].index
 

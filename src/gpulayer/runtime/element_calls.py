@@ -153,7 +153,7 @@ class Calls(loop.Loop):
             self._newest = float(lines[-1].split(b",", 5)[4])
 
     def _speak(self, index: int, until: tuple[int, int] = (1 << 62, 1 << 62)) -> None:
-        for number, stream in enumerate((self._segments.STDOUT, self._segments.STDERR)):
+        for number, stream in enumerate((loop.segments.STDOUT, loop.segments.STDERR)):
             while self._told[number] < until[number]:
                 most = min(loop.PIECE, until[number] - self._told[number])
                 data = os.pread(self._files[number], most, self._told[number])

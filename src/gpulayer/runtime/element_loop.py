@@ -40,6 +40,22 @@ _FAILURE = '{"error":%s}'
 PASSED_ON = (signal.SIGTERM, signal.SIGINT)
 
 
+def _beside(name: str) -> ModuleType:
+    """A module of this folder, under a name that takes no other's place."""
+    taken = "_gpulayer_" + name
+    if taken not in sys.modules:
+        path = os.path.join(os.path.dirname(os.path.realpath(__file__)), name + ".py")
+        spec = importlib.util.spec_from_file_location(taken, path)
+        assert spec is not None
+        assert spec.loader is not None
+        module = sys.modules[taken] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+    return sys.modules[taken]
+
+
+segments = _beside("segments")
+
+
 def main() -> None:
     with open(sys.argv[1], encoding="ascii") as file:
         plan = json.load(file)
@@ -59,7 +75,6 @@ class Loop:
         self._timeout: float | None = plan.get("timeout")
         self._grace: float = plan["grace"]
         self._ends_with_failure = bool(plan.get("ends_with_failure"))
-        self._segments = _beside("segments")
         self._out = os.environ[OUTPUT_DIR]
         self._kill_at = self._ask_at = float("inf")
         self.has_timed_out = False
@@ -86,7 +101,7 @@ class Loop:
     def say(self, stream: int, index: int, data: bytes) -> None:
         for at in range(0, len(data), PIECE):
             piece = data[at : at + PIECE]
-            left = self._segments.encode(stream, 0, index, time.time(), piece)
+            left = segments.encode(stream, 0, index, time.time(), piece)
             while left:
                 left = left[os.write(1, left) :]
 
@@ -159,7 +174,7 @@ class Commands(Loop):
             pid = 0
         for _, writer in pipes:
             os.close(writer)
-        sources = {pipes[0][0]: self._segments.STDOUT, pipes[1][0]: self._segments.STDERR}
+        sources = {pipes[0][0]: segments.STDOUT, pipes[1][0]: segments.STDERR}
         if pid:
             status = self._watch(pid, index, dict(sources))
             self.send(signal.SIGKILL)
@@ -219,17 +234,6 @@ def _spawn(argv: list[str], env: dict[str, str], pipes: list[tuple[int, int]]) -
     return os.posix_spawnp(
         argv[0], argv, {**os.environ, **env}, file_actions=moves, setpgroup=0, setsigdef=ignored
     )
-
-
-def _beside(name: str) -> ModuleType:
-    """A module of this folder, under a name that takes no other's place."""
-    path = os.path.join(os.path.dirname(os.path.realpath(__file__)), name + ".py")
-    spec = importlib.util.spec_from_file_location("_gpulayer_" + name, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 if __name__ == "__main__":

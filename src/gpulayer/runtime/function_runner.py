@@ -17,6 +17,7 @@ Exit codes: 0 returned, 1 raised or returned what cannot travel, 127 not importa
 from __future__ import annotations
 
 import ast
+import codecs
 import importlib
 import importlib.util
 import json
@@ -45,6 +46,9 @@ _FAILED, _NOT_FOUND = 1, 127
 _TAKEN = frozenset(sys.modules) | frozenset(getattr(sys, "stdlib_module_names", ()))
 """Names that a script's module must not take, or the standard library would find the script."""
 
+_values: dict[str, tuple[Any, Any]] = {}
+"""By the name of a module: it, and the values of its calls."""
+
 is_importing = False
 """Whether the function's module is being imported: `sdk.client` then submits nothing. A script
 without `if __name__ == "__main__"` would else start itself again in each of its jobs, for ever."""
@@ -65,8 +69,7 @@ def main() -> None:
     _prepare(call)
     folder = os.path.dirname(os.path.abspath(call_path))
     if "elements" in call:
-        _beside("element_loop.py", "_gpulayer_element_loop")
-        calls = _beside("element_calls.py", "_gpulayer_element_calls")
+        calls = _loop_of_calls()
         calls.call_all(call, result_path, lambda: _imported(call, folder), _called, _exit_code)
         sys.exit(0)
     try:
@@ -82,6 +85,14 @@ def main() -> None:
         raise
     _write(result_path, text)
     sys.exit(code)
+
+
+def load() -> None:
+    """All that a call may need besides. For a process that many calls are forked from."""
+    _loop_of_calls()
+    _package()
+    _failures()
+    codecs.lookup("ascii")  # a module of its own
 
 
 def _imported(call: dict[str, Any], folder: str) -> tuple[Callable[..., Any] | None, str]:
@@ -240,19 +251,30 @@ def _result(value: Any, call: dict[str, Any], outputs: str, path: str) -> str:
 
 def _of_task(call: dict[str, Any]) -> Any:
     name = call["module"]
-    loaded = "gpulayer_script" if call.get("file") and name in _TAKEN else name
-    return _package().TaskValues(name, sys.modules.get(loaded))
+    loaded = sys.modules.get("gpulayer_script" if call.get("file") and name in _TAKEN else name)
+    if _values.get(name, (None, None))[0] is not loaded:
+        _values[name] = loaded, _package().TaskValues(name, loaded)
+    return _values[name][1]
 
 
 def _package() -> Any:
     """The package `values` beside this file, which is read when a value needs more than JSON."""
-    if _PACKAGE not in sys.modules:
+    task = sys.modules.get(_PACKAGE + ".task")
+    if task is None:
         _beside(os.path.join("values", "__init__.py"), _PACKAGE, ["values"])
-    return importlib.import_module(_PACKAGE + ".task")
+        task = importlib.import_module(_PACKAGE + ".task")
+    return task
+
+
+def _loop_of_calls() -> Any:
+    _beside("element_loop.py", "_gpulayer_element_loop")
+    return _beside("element_calls.py", "_gpulayer_element_calls")
 
 
 def _beside(path: str, name: str, inner: Sequence[str] = ()) -> Any:
     """A module of this folder, under a name that takes nobody's place."""
+    if name in sys.modules:
+        return sys.modules[name]
     here = os.path.dirname(os.path.realpath(__file__))
     folders = [os.path.join(here, folder) for folder in inner] or None
     spec = importlib.util.spec_from_file_location(
@@ -324,7 +346,7 @@ def _print_error(error: BaseException) -> None:
 
 
 def _failures() -> Any:
-    return sys.modules.get("_gpulayer_failures") or _beside("failures.py", "_gpulayer_failures")
+    return _beside("failures.py", "_gpulayer_failures")
 
 
 def _is_small(args: list[Any]) -> bool:

@@ -213,6 +213,7 @@ class Functions(Template):
         if names["_has_gpulayer"]():  # the module that a call is for mostly needs it
             self._preload.insert(0, "gpulayer")
         del sys.path[: len(self._sys_path)]
+        names["load"]()
 
     def _imported(self, name: str) -> None:
         if name == "gpulayer":

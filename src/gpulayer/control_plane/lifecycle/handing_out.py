@@ -19,7 +19,7 @@ from gpulayer.contracts.records import Chunk, Job, Progress
 from gpulayer.contracts.states import JobState
 from gpulayer.control_plane.lifecycle import jobs as rules
 
-RUN_SECONDS, LEAST_SECONDS = 0.5, 0.02
+RUN_SECONDS, LEAST_SECONDS = 0.5, 0.1
 """Work of one run of elements, and what is not worth a run of its own."""
 
 

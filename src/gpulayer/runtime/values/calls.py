@@ -59,38 +59,51 @@ def calls_in(name: str) -> dict[str, Any]:
     return {KEY: VERSION, "calls": name}
 
 
-def opened(args: list[Any], source: Source) -> list[Any]:
-    """The arguments with those of the call that they name in its place. Raises Unreadable."""
-    if args and is_tagged(args[-1]) and "args" in args[-1]:
-        return [*args[:-1], *_list(args[-1]["args"])]
-    if len(args) > 1 and is_tagged(args[-2]) and "calls" in args[-2]:
-        return [*args[:-2], *_read(args[-2]["calls"], args[-1], source)]
-    return args
+class Opened:
+    """The files of calls that one process reads from, each held open: its calls come one by one."""
+
+    def __init__(self) -> None:
+        self._files: dict[Any, _Calls] = {}
+
+    def arguments(self, args: list[Any], source: Source, folder: str) -> list[Any]:
+        """Those of the call that `args` name in its place. Raises Unreadable. `folder` is where the
+        `source` has its files."""
+        if args and is_tagged(args[-1]) and "args" in args[-1]:
+            return [*args[:-1], *_list(args[-1]["args"])]
+        if len(args) > 1 and is_tagged(args[-2]) and "calls" in args[-2]:
+            return [*args[:-2], *self._read(args[-2]["calls"], args[-1], source, folder)]
+        return args
+
+    def _read(self, name: Any, number: Any, source: Source, folder: str) -> list[Any]:
+        if type(name) is not str or NAME.match(name) is None or type(number) is not int:
+            raise Unreadable("it names a file that cannot be one of its own")
+        try:
+            if (folder, name) not in self._files:
+                self._files[folder, name] = _Calls(source.open(name))
+            return _list(json.loads(self._files[folder, name].text(number)))
+        except (OSError, ValueError, struct.error) as error:
+            text = "call {} of {} cannot be read: {}".format(number, name, error)
+            raise Unreadable(text) from None
 
 
-def _read(name: Any, number: Any, source: Source) -> list[Any]:
-    if type(name) is not str or NAME.match(name) is None or type(number) is not int:
-        raise Unreadable("it names a file that cannot be one of its own")
-    try:
-        with source.open(name) as file:
-            return _list(json.loads(_text(file, number)))
-    except (OSError, ValueError, struct.error) as error:
-        raise Unreadable("call {} of {} cannot be read: {}".format(number, name, error)) from None
+class _Calls:
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        end = file.seek(0, os.SEEK_END) - _NUMBER.size
+        (self._count,) = _NUMBER.unpack(self._at(max(0, end), _NUMBER.size))
+        self._table = end - (self._count + 1) * _NUMBER.size
 
+    def text(self, number: int) -> bytes:
+        if self._table < 0 or not 0 <= number < self._count:
+            raise ValueError("it has no such call")
+        start, stop = _PAIR.unpack(self._at(self._table + number * _NUMBER.size, _PAIR.size))
+        if not start <= stop <= min(self._table, start + TEXT_BYTES):
+            raise ValueError("it is damaged")
+        return self._at(start, stop - start)
 
-def _text(file: BinaryIO, number: int) -> bytes:
-    end = file.seek(0, os.SEEK_END) - _NUMBER.size
-    file.seek(max(0, end))
-    (count,) = _NUMBER.unpack(file.read(_NUMBER.size))
-    table = end - (count + 1) * _NUMBER.size
-    if table < 0 or not 0 <= number < count:
-        raise ValueError("it has no such call")
-    file.seek(table + number * _NUMBER.size)
-    start, stop = _PAIR.unpack(file.read(_PAIR.size))
-    if not start <= stop <= min(table, start + TEXT_BYTES):
-        raise ValueError("it is damaged")
-    file.seek(start)
-    return file.read(stop - start)
+    def _at(self, place: int, size: int) -> bytes:
+        # Not by a place that is shared with whoever the process forks.
+        return os.pread(self._file.fileno(), size, place)
 
 
 def _list(wires: Any) -> list[Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from .calls import opened
+from .calls import Opened
 from .folder import FOLDER, FolderSink, FolderSource
 from .limits import NotPortable, TooLarge, Unreadable
 from .naming import Classes
@@ -30,6 +30,7 @@ class TaskValues:
 
     def __init__(self, name: str, module: types.ModuleType | None) -> None:
         self._classes = Classes(name, module, imports=True)
+        self._calls = Opened()
 
     def arguments(
         self, args: list[Any], kwargs: dict[str, Any], inputs: str
@@ -37,7 +38,7 @@ class TaskValues:
         """Raises Refused. `inputs`: the job's input folder."""
         source = FolderSource(os.path.join(inputs, FOLDER))
         try:
-            args = opened(args, source)
+            args = self._calls.arguments(args, source, inputs)
         except Unreadable as error:
             raise Refused(
                 "value-not-portable", "its item cannot be read: {}".format(error)

@@ -119,4 +119,4 @@ def _lines(path: str) -> Iterator[tuple[int, float, float, int, int, Any]]:
 def _write(path: str, told: Mapping[str, Any]) -> None:
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "w", encoding="ascii") as file:
-        json.dump(told, file)
+        file.write(json.dumps(told))  # by far faster than to dump into it

@@ -101,4 +101,4 @@ def _write_call(task: TaskPlan, entrypoint: str, args: object, kwargs: object) -
     }
     descriptor = os.open(plan.call_file(task.folder), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "w", encoding="ascii") as file:
-        json.dump(call, file)
+        file.write(json.dumps(call))
