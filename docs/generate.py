@@ -41,7 +41,12 @@ def cli() -> str:
             if verb.group == group and verb.alias_of is None:
                 lines += _verb(verb)
     lines += ["## Options that describe a job", ""]
-    lines += ["Taken by `run`, `submit` and `plan`.", "", "| option | meaning |", "|---|---|"]
+    lines += [
+        "Taken by `run`, `submit`, `map` and `plan`.",
+        "",
+        "| option | meaning |",
+        "|---|---|",
+    ]
     lines += [_flag(FLAGS[name]) for name in STARTING if not FLAGS[name].settings.get("hidden")]
     for name, text in PAGES.items():
         lines += ["", f"## {name.replace('-', ' ').capitalize()}", "", "```text", text, "```"]

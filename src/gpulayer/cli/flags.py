@@ -19,6 +19,7 @@ from gpulayer.sdk.describe import ANYWHERE, OPTIONS, spec_of
 from gpulayer.sdk.requirements import requirements_of, with_header
 
 if TYPE_CHECKING:
+    from gpulayer.sdk.calls import Calls
     from gpulayer.sdk.servers import Elsewhere
 
 STARTING = (
@@ -62,10 +63,14 @@ def _with_bare_get(args: list[str]) -> list[str]:
 
 
 def spec_from(
-    workload: Mapping[str, Any], flags: Mapping[str, Any], server: Elsewhere | None = None
+    workload: Mapping[str, Any],
+    flags: Mapping[str, Any],
+    server: Elsewhere | None = None,
+    calls: Calls | None = None,
 ) -> dict[str, Any]:
-    """The job for a workload and the flags that were given, on its way to `server`."""
-    workload, array = _array(workload, flags)
+    """The job for a workload and the flags that were given, on its way to `server`. `calls`: those
+    of a map."""
+    workload, array = _array(workload, flags, None if calls is None else calls.array)
     said = {name: flags[name] for name in OPTIONS if name in flags} | {"array": array}
     said["cache"] = flags["cache"] or flags["refresh"]
     said["on"] = _where(flags) or (ANYWHERE if server is not None else None)
@@ -77,11 +82,14 @@ def spec_from(
     spec = spec_of(workload, with_header(workload, said))
     if flags.get("cold"):
         spec["environment"] = {**spec.get("environment", {}), "preload": []}
+    if calls is not None and calls.inputs:
+        spec["workload"]["args"] = calls.args
+        spec["inputs"] = calls.inputs
     return spec
 
 
 def _array(
-    workload: Mapping[str, Any], flags: Mapping[str, Any]
+    workload: Mapping[str, Any], flags: Mapping[str, Any], calls: Mapping[str, Any] | None
 ) -> tuple[Mapping[str, Any], dict[str, Any]]:
     """The workload without its items, and the array that it becomes."""
     items: list[str] = []
@@ -89,9 +97,9 @@ def _array(
         words, items = split_items(workload["command"])
         workload = {**workload, "command": words}
     wishes = {name: flags.get(name) for name in ("array", "each_line", "matrix", "max_failures")}
-    if not items and all(value in (None, ()) for value in wishes.values()):
+    if not (items or calls) and all(value in (None, ()) for value in wishes.values()):
         return workload, {}
-    return array_of(workload, items=items, **wishes)  # type: ignore[arg-type]
+    return array_of(workload, items=items, calls=calls, **wishes)  # type: ignore[arg-type]
 
 
 def server_for(flags: Mapping[str, Any]) -> Elsewhere | None:

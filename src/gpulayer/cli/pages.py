@@ -67,6 +67,7 @@ to the server's own machine as its user needs no token there and may do everythi
   --each-line FILE                a line of FILE each, also an empty one; - is standard input
   gpulayer run CMD ::: a b c      a word each
   --matrix lr=0.1,0.01 seed=1,2   every pair
+  gpulayer map MODULE:FUNCTION    a function over any of these, or --over FILE, lines of JSON
 {index}, {item} and the names of a matrix are replaced in the command and in --env; {{ is a
 brace, and any other {word} stays as it is. An item that the command does not name is its last
 word. An element has GPULAYER_ARRAY_INDEX, and GPULAYER_PARAM_NAME for a matrix.

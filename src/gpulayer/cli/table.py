@@ -31,6 +31,7 @@ class Verb:
 VERBS: tuple[Verb, ...] = (
     Verb("run", "Start work", "Run a command here and stay with it.", "run"),
     Verb("submit", "Start work", "Queue a command, function or job file.", "submit"),
+    Verb("map", "Start work", "Call a function for each of many items.", "map"),
     Verb("launch", "Start work", "Run a training script on several processes.", "launch"),
     Verb("plan", "Start work", "Say where a job would run, and why.", "plan"),
     Verb("simulate", "Look", "Replay a trace of jobs on a fleet.", "simulate", rare=True),
@@ -50,7 +51,7 @@ VERBS: tuple[Verb, ...] = (
     Verb("put", "Act", "Store a file as an artifact.", "put", rare=True),
     Verb("exec", "Act", "Run a command inside a running job.", "exec"),
     Verb("shell", "Act", "Open a shell inside a running job.", "shell"),
-    Verb("forward", "Act", "Reach a port of a running job from here.", "forward"),
+    Verb("forward", "Act", "Reach a port of a running job from here.", "forward", rare=True),
     Verb("serve", "Machines", "Serve this plane to other machines.", "serve"),
     Verb("join", "Machines", "Work for a server, as a worker.", "join"),
     Verb("leave", "Machines", "Leave a server.", "leave"),
@@ -145,6 +146,10 @@ FLAGS: dict[str, Flag] = {
                             type=click.IntRange(1, limits.PROCESSES_PER_NODE)),
     "file": _flag("-f", "--file", about="Read the job from a JSON or YAML file; - is standard "
                   "input.", metavar="FILE"),
+    "over": _flag("--over", about="The items: a line of JSON each; - is standard input.",
+                  metavar="FILE"),
+    "unordered": _flag("--unordered", about="Print results as calls end, not in the order of the "
+                       "items.", is_flag=True, advanced=True),
     "args": _flag("--args", about="Positional arguments of a function, as a JSON list.",
                   metavar="JSON"),
     "kwargs": _flag("--kwargs", about="Named arguments of a function, as a JSON object.",

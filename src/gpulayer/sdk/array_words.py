@@ -5,14 +5,14 @@ Light enough for the command line: the plane validates.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gpulayer.contracts.elements import names_item
-from gpulayer.errors import NotFoundError, UsageError
+from gpulayer.errors import UsageError
+from gpulayer.sdk.item_lines import lines_of, value_of
 
 ITEMS = ":::"
 """Before the items of a command line, as with GNU parallel."""
@@ -29,27 +29,30 @@ def array_of(
     items: Sequence[str] = (),
     matrix: Sequence[str] = (),
     max_failures: int | None = None,
+    calls: Mapping[str, Any] | None = None,
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """The workload and its array; without one, nothing. An item that a command does not name with
-    `{item}` becomes its last word."""
+    `{item}` becomes its last word. `calls`: the array that `sdk.calls` made of a map's items."""
     wish: dict[str, Any] = {}
     if array is not None:
         wish |= range_of(array)
     if each_line is not None:
-        wish["items"] = _lines(each_line)
+        wish["items"] = list(lines_of(each_line, "--each-line"))
     if items:
         wish["items"] = list(items)
     if matrix:
         wish["matrix"] = _matrix(matrix, as_json=workload["kind"] == "function")
     forms = [form for form in ("count", "items", "matrix") if form in wish]
-    if len(forms) + bool(each_line and items) > 1:
+    if len(forms) + bool(each_line and items) + bool(calls) > 1:
         raise UsageError(
             "usage",
             "an array is a range, a list of items or a matrix, and more than one was given",
             why="--array %8 beside items or a matrix says how many run at one time",
             hint="gpulayer submit --array 0-9 -- sh -c 'echo {index}'",
         )
-    if not forms and (wish or max_failures is not None):
+    if calls:
+        wish |= calls
+    elif not forms and (wish or max_failures is not None):
         raise UsageError(
             "usage",
             "there is no array: neither a range, nor items, nor a matrix",
@@ -102,39 +105,6 @@ def range_of(text: str) -> dict[str, Any]:
     return wish
 
 
-def _lines(name: str) -> list[str]:
-    try:
-        with open(0 if name == "-" else name, "rb", closefd=name != "-") as file:
-            lines = file.read().split(b"\n")
-    except OSError as error:
-        raise NotFoundError(
-            "file-not-found", f"--each-line: {name} cannot be read: {error.strerror}", hint="ls"
-        ) from None
-    if lines[-1] == b"":
-        lines.pop()
-    if not lines:
-        hint = "ls | gpulayer run --each-line - -- echo" if name == "-" else f"ls -l {name}"
-        raise UsageError("usage", f"--each-line: {name} has no lines", hint=hint)
-    return [_line(name, number, line) for number, line in enumerate(lines, 1)]
-
-
-def _line(name: str, number: int, raw: bytes) -> str:
-    fault = None
-    try:
-        text = raw.removesuffix(b"\r").decode()
-        fault = "holds a NUL" if "\0" in text else None
-    except UnicodeDecodeError as error:
-        fault = f"is not UTF-8 at byte {error.start + 1}"
-    if fault is not None:
-        raise UsageError(
-            "usage",
-            f"{name}:{number}: the line {fault}",
-            why="a line becomes a word of the command; nothing was submitted",
-            hint=f"sed -n {number}p {name}",
-        )
-    return text
-
-
 def _matrix(words: Sequence[str], *, as_json: bool) -> dict[str, list[Any]]:
     found: dict[str, list[Any]] = {}
     for word in words:
@@ -143,17 +113,8 @@ def _matrix(words: Sequence[str], *, as_json: bool) -> dict[str, list[Any]]:
             what = "is not NAME=VALUE,VALUE" if match is None else "comes twice"
             raise UsageError("usage", f"--matrix: '{word}' {what}", hint="--matrix lr=0.1,0.01")
         values = match[2].split(",")
-        found[match[1]] = [_value(value) for value in values] if as_json else list(values)
+        found[match[1]] = [value_of(value) for value in values] if as_json else list(values)
     return found
-
-
-def _value(text: str) -> Any:
-    """A number, true, false or null where it reads so; else text."""
-    try:
-        value = json.loads(text)
-    except ValueError:
-        return text
-    return value if value == value else text  # JSON has no NaN
 
 
 def with_bare_matrix(words: Sequence[str]) -> list[str]:

@@ -5,6 +5,7 @@ that the items may come from a generator and need not be in memory together.
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -39,12 +40,27 @@ class Calls:
 def written(calls: Iterable[tuple[Any, ...]], arguments: Arguments) -> Calls:
     """Raises UsageError with the number of the first item that cannot travel, and what the items
     raise themselves. Nothing is sent yet: see `Arguments.flush`."""
+    return _written(calls, arguments, _parts)
+
+
+def written_json(items: Iterable[tuple[str, Any]], arguments: Arguments) -> Calls:
+    """The same of items that are JSON already, each with its place: values in the form in which
+    they travel, or `{"$gpulayer": 1, "args": [...]}` of them for a function of several arguments.
+    """
+    return _written(items, arguments, _parts_of_json)
+
+
+def _written(
+    calls: Iterable[tuple[Any, ...]],
+    arguments: Arguments,
+    parts_of: Callable[[int, tuple[Any, ...], values.Sink], list[values.Written]],
+) -> Calls:
     sink = _Sink(arguments.folder_of_call)
     few: list[list[values.Written]] = []
     left, count = INLINE_BYTES, 0
     numbered = enumerate(calls)
     for number, args in numbered:
-        few.append(_parts(number, args, sink))
+        few.append(parts_of(number, args, sink))
         left -= sum(len(part.text) for part in few[-1])
         count = number + 1
         if left < 0 or count > INLINE_CALLS or sink.names:
@@ -58,23 +74,40 @@ def written(calls: Iterable[tuple[Any, ...]], arguments: Arguments) -> Calls:
             many.add(_text(parts))
         few.clear()
         for number, args in numbered:
-            many.add(_text(_parts(number, args, sink)))
+            many.add(_text(parts_of(number, args, sink)))
         many.finish()
     array = {"count": len(many)}
     return Calls(len(many), array, [values.calls_in(name)], arguments.collected(sink))
 
 
 def _parts(number: int, args: tuple[Any, ...], sink: values.Sink) -> list[values.Written]:
+    _require_room(number)
+    return [
+        written_value(f"item {number}: args[{place}]", value, sink, TEXT_BYTES)
+        for place, value in enumerate(args)
+    ]
+
+
+def _parts_of_json(number: int, placed: tuple[Any, ...], sink: values.Sink) -> list[values.Written]:
+    _require_room(number)
+    place, item = placed
+    several = values.is_tagged(item) and type(item.get("args")) is list
+    wires = item["args"] if several else [item]
+    return [
+        values.Written(wire, json.dumps(wire, separators=(",", ":")))
+        if values.is_tagged(wire)
+        else written_value(place, wire, sink, TEXT_BYTES)
+        for wire in wires
+    ]
+
+
+def _require_room(number: int) -> None:
     if number >= limits.ARRAY_ELEMENTS:
         raise UsageError(
             "too-large",
             f"a map has up to {limits.ARRAY_ELEMENTS} items, and more were given",
             hint="gpulayer help too-large",
         )
-    return [
-        written_value(f"item {number}: args[{place}]", value, sink, TEXT_BYTES)
-        for place, value in enumerate(args)
-    ]
 
 
 def _item(parts: list[values.Written]) -> Any:

@@ -100,12 +100,16 @@ def current(on: str | None = None) -> Client:
         return _beyond
 
 
+def client_of(server: Elsewhere | None) -> Client:
+    """A client of `server`; None: of this machine's plane, which is started when there is none."""
+    return _local() if server is None else _far(server)
+
+
 def _chosen() -> Client:
     from gpulayer.sdk.places import Places
     from gpulayer.sdk.servers import chosen
 
-    server = chosen(Places.find().home)
-    return _local() if server is None else _far(server)
+    return client_of(chosen(Places.find().home))
 
 
 def _local() -> Client:

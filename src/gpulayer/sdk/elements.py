@@ -54,6 +54,12 @@ class Element:
         """What it wrote, as `Job.logs` gives it."""
         return self._job.logs(index=self.index)
 
+    def to_json(self) -> dict[str, Any]:
+        """index, state, attempt, exit_code, and value or error as they travel: see `gpulayer
+        result`."""
+        result = self._row.get("result") or {}
+        return {"index": self.index, "state": self.state, "attempt": self.attempt} | dict(result)
+
     def __repr__(self) -> str:
         return f"<Element {self.index} of {self._job.id} {self.state}>"
 
