@@ -40,6 +40,7 @@ if TYPE_CHECKING:
         UnreachableError,
         UsageError,
     )
+    from gpulayer.runtime.reporting import report
     from gpulayer.sdk.async_client import AsyncClient
     from gpulayer.sdk.client import Client, as_completed, gather
     from gpulayer.sdk.connect import connect
@@ -73,6 +74,7 @@ _HOME = {
     "launch": "gpulayer.sdk.verbs",
     "plan": "gpulayer.sdk.verbs",
     "remote": "gpulayer.sdk.remote",
+    "report": "gpulayer.runtime.reporting",
     "run": "gpulayer.sdk.verbs",
     "submit": "gpulayer.sdk.verbs",
 }
@@ -82,7 +84,8 @@ __all__ = [
     "JobFailedError", "JobLostError", "JobTimedOutError", "NotFoundError", "PreparationError",
     "RefusedError", "RemoteError", "RemoteFunction", "SchedulingError", "SpecError",
     "StorageError", "UnreachableError", "UsageError", "__version__", "as_completed", "connect",
-    "env_ls", "env_prepare", "env_rm", "gather", "job", "launch", "plan", "remote", "run", "submit",
+    "env_ls", "env_prepare", "env_rm", "gather", "job", "launch", "plan", "remote", "report", "run",
+    "submit",
 ]  # fmt: skip
 
 

@@ -205,6 +205,8 @@ _TABLE: tuple[Slug, ...] = (
          "The job has not ended yet. `gpulayer wait JOB` waits for it."),
     Slug("no-result", RefusedError, 1, 125, 409,
          "The job has no return value: it is a command. `gpulayer logs JOB` shows its output."),
+    Slug("metric-not-found", NotFoundError, 3, 125, 404,
+         "The job has reported no metric of that name. `gpulayer metrics JOB` lists those it has."),
     Slug("wrong-world", RefusedError, 1, 125, 409,
          "The local plane lives in another container, namespace or user than this terminal, so a "
          "job would not see the same files. Set GPULAYER_HOME to a folder of this world."),

@@ -22,6 +22,8 @@ from gpulayer.contracts.messages import (
     Exit,
     Held,
     KeepCheckpoint,
+    KeepMetrics,
+    MetricsKept,
     Register,
     Registered,
     Report,
@@ -244,6 +246,20 @@ def test_a_checkpoint_is_told_with_what_it_came_to(plane: ServedPlane, worker: W
     assert plane.plane.job(job_id)["checkpoint"]["size"] == 7
     stale = KeepCheckpoint(task.fence + 1, 2.0, 2.0, (file,))
     assert worker.channel.keep_checkpoint(task.task_id, stale).over
+
+
+def test_metrics_are_told_part_by_part(plane: ServedPlane, worker: Worker) -> None:
+    worker.register()
+    job_id = plane.submit("true")
+    task = worker.task()
+    series = ({"index": 0, "name": "loss", "points": [[1, 5.0, 0.5], [2, 5.0, "nan"]]},)
+    message = KeepMetrics(task.fence, 0, 40, series)
+    for _ in range(2):
+        assert worker.channel.keep_metrics(task.task_id, message) == MetricsKept(40)
+    (told,) = plane.plane.metrics(job_id)["series"]
+    assert (told["count"], told["last"]["value"]) == (2, "nan")
+    stale = KeepMetrics(task.fence + 1, 40, 80, series)
+    assert worker.channel.keep_metrics(task.task_id, stale).over
 
 
 def test_an_artifact_is_fetched_into_a_file(

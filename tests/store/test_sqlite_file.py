@@ -16,7 +16,16 @@ import pytest
 
 from gpulayer.contracts.changes import Changes, TaskUpdate
 from gpulayer.contracts.ids import JobId
-from gpulayer.contracts.records import Event, Job, Output, Progress, Result, Task, Worker
+from gpulayer.contracts.records import (
+    Event,
+    Job,
+    KeptMetrics,
+    Output,
+    Progress,
+    Result,
+    Task,
+    Worker,
+)
 from gpulayer.contracts.states import JOB_TRANSITIONS, TASK_TRANSITIONS
 from gpulayer.errors import StorageError
 from gpulayer.storage import Store, Tx
@@ -393,9 +402,28 @@ def test_a_database_without_runs_goes_on_with_its_tasks_and_takes_one(path: str)
 
 def _without_runs(connection: sqlite3.Connection) -> None:
     """As schema 7 was."""
+    _without_metrics(connection)
     connection.execute("DROP TABLE awaits")
     connection.execute('ALTER TABLE tasks DROP COLUMN "last"')
     connection.execute("ALTER TABLE arrays DROP COLUMN pace")
+
+
+def _without_metrics(connection: sqlite3.Connection) -> None:
+    """As schema 9 was."""
+    connection.execute("DROP TABLE metrics")
+
+
+def test_a_database_without_metrics_goes_on_and_takes_some(path: str):
+    store = Store(path)
+    run_through(store, "train-1")
+    store.close()
+    _age(path, 9, _without_metrics)
+    again = Store(path)
+    kept = KeptMetrics(JobId("train-1"), "", 0, 1, ([0, 1, "loss", [[1, 5.0, 0.5]]],))
+    again.write(lambda tx: tx.put_metrics(kept)).result(30)
+    with again.read() as reader:
+        assert [row.series for row in reader.metrics(JobId("train-1"))] == [kept.series]
+    again.close()
 
 
 def test_a_database_without_arrays_goes_on_with_its_jobs_and_takes_one(path: str):

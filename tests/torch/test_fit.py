@@ -370,11 +370,33 @@ def test_worker_processes_are_gone_when_a_run_fails() -> None:
 
 
 def test_it_travels_with_torch_and_the_standard_library_alone() -> None:
-    """Importing it loads nothing else of GPUlayer, and nothing that only GPUlayer needs."""
+    """Importing it loads nothing else of GPUlayer but what reports, which needs nothing either, and
+    nothing that only GPUlayer needs."""
     code = (
         "import sys, gpulayer.torch\n"
-        "ours = [n for n in sys.modules if n.startswith('gpulayer.')]\n"
-        "assert all(n.startswith(('gpulayer.torch', 'gpulayer._version')) for n in ours), ours\n"
+        "ours = {n for n in sys.modules if n.startswith('gpulayer.')}\n"
+        "ours -= {'gpulayer.runtime', 'gpulayer.runtime.reporting', 'gpulayer._version'}\n"
+        "assert all(n.startswith('gpulayer.torch') for n in ours), ours\n"
         "assert not {'pydantic', 'yaml', 'httptools', 'click'} & set(sys.modules)\n"
     )
     subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True)
+
+
+def test_in_a_job_what_is_logged_are_its_metrics_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = tmp_path / "metrics.jsonl"
+
+    def fit(**options: Any) -> None:
+        trainer = quiet(max_epochs=1, log_every_n_steps=2, default_root_dir=tmp_path, **options)
+        trainer.fit(Linear(), DataLoader(DATA, batch_size=8))
+
+    fit(logger=True)
+    assert not told.exists()
+    monkeypatch.setenv("GPULAYER_METRICS_FILE", str(told))
+    fit(logger=False)
+    assert not told.exists()
+    fit(logger=True)
+    lines = [json.loads(line) for line in told.read_text().splitlines()]
+    assert [line["step"] for line in lines] == [2, 4]
+    assert all("loss" in line["values"] for line in lines)

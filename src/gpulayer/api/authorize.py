@@ -59,6 +59,7 @@ TABLE: dict[str, Rights] = {
     "worker.speak": {Role.WORKER: _LIVE},
     "worker.log": {Role.WORKER: _OWN},
     "worker.checkpoint": {Role.WORKER: _LIVE},
+    "worker.metrics": {Role.WORKER: _LIVE},
     "token.look": _persons(Role.VIEWER, _NONE | _OWN, {Role.ADMIN: _ALL}),
     "token.give": _persons(Role.ADMIN, _NONE),
     "token.revoke": _persons(Role.VIEWER, _OWN, {Role.ADMIN: _THEIRS}),

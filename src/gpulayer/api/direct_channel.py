@@ -16,6 +16,8 @@ from gpulayer.contracts.messages import (
     CheckpointKept,
     ErrandDone,
     KeepCheckpoint,
+    KeepMetrics,
+    MetricsKept,
     Register,
     Registered,
     Report,
@@ -62,6 +64,9 @@ class DirectChannel:
 
     def keep_checkpoint(self, task_id: str, message: KeepCheckpoint) -> CheckpointKept:
         return self._answer(lambda: self._plane.keep_checkpoint(task_id, message))
+
+    def keep_metrics(self, task_id: str, message: KeepMetrics) -> MetricsKept:
+        return self._answer(lambda: self._plane.keep_metrics(task_id, message))
 
     def errand_done(self, message: ErrandDone) -> None:
         self._plane.errand_done(message)

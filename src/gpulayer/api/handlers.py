@@ -199,6 +199,19 @@ class Handlers(Rights, Speaking, Watching, Files, Streaming, Keeping, Elements):
 
         return Parked((job_topic(job_id),), call.seconds("wait", PARK_SECONDS), look)
 
+    def job_metrics(self, call: Call) -> Any:
+        job_id, after = self._plane.find(call.path["selector"]).id, call.number("after")
+        index = call.number("index") if call.query.get("index") else None
+        how = {"name": call.query.get("name"), "index": index, "whole": call.number("points") > 0}
+
+        def look(last: bool) -> Any:
+            is_due = last or self._plane.newest_metrics(job_id) > after
+            if is_due or self._plane.find(job_id).finished_at is not None:
+                return self._plane.metrics(job_id, **how)
+            return None
+
+        return Parked((job_topic(job_id),), call.seconds("wait", PARK_SECONDS), look)
+
     def decision(self, call: Call) -> Any:
         selector = call.path["selector"]
         return {**(self._plane.decision(selector) or {}), "outlook": self._plane.outlook(selector)}

@@ -17,6 +17,8 @@ from gpulayer.contracts.messages import (
     CheckpointKept,
     ErrandDone,
     KeepCheckpoint,
+    KeepMetrics,
+    MetricsKept,
     Register,
     Registered,
     Report,
@@ -74,6 +76,9 @@ class SessionChannel:
 
     def keep_checkpoint(self, task_id: str, message: KeepCheckpoint) -> CheckpointKept:
         return self._known(lambda: self._channel.keep_checkpoint(task_id, message))
+
+    def keep_metrics(self, task_id: str, message: KeepMetrics) -> MetricsKept:
+        return self._known(lambda: self._channel.keep_metrics(task_id, message))
 
     def errand_done(self, message: ErrandDone) -> None:
         self._known(lambda: self._channel.errand_done(message))

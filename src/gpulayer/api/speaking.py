@@ -8,7 +8,14 @@ from concurrent.futures import Future
 from typing import Any
 
 from gpulayer.api.answers import PARK_SECONDS, Call, Parked
-from gpulayer.contracts.messages import Acquire, ErrandDone, KeepCheckpoint, Register, Report
+from gpulayer.contracts.messages import (
+    Acquire,
+    ErrandDone,
+    KeepCheckpoint,
+    KeepMetrics,
+    Register,
+    Report,
+)
 from gpulayer.contracts.principals import Role
 from gpulayer.control_plane.plane import ControlPlane
 from gpulayer.control_plane.ports import then
@@ -61,6 +68,12 @@ class Speaking:
         message = KeepCheckpoint.from_json(call.body)
         return then(
             self._plane.keep_checkpoint(call.path["task"], message), lambda kept: kept.to_json()
+        )
+
+    def keep_metrics(self, call: Call) -> Future[Any]:
+        message = KeepMetrics.from_json(call.body)
+        return then(
+            self._plane.keep_metrics(call.path["task"], message), lambda kept: kept.to_json()
         )
 
     def errand(self, call: Call) -> Any:

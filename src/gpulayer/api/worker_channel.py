@@ -26,6 +26,8 @@ from gpulayer.contracts.messages import (
     CheckpointKept,
     ErrandDone,
     KeepCheckpoint,
+    KeepMetrics,
+    MetricsKept,
     Register,
     Registered,
     Report,
@@ -120,6 +122,10 @@ class HttpChannel:
             answer = self._reached(lambda: self._artifacts.call("PUT", path, body))
             crash.point("agent-heard-checkpoint")
         return CheckpointKept.from_json(answer)
+
+    def keep_metrics(self, task_id: str, message: KeepMetrics) -> MetricsKept:
+        path, body = f"/v1/worker/tasks/{task_id}/metrics", message.to_json()
+        return MetricsKept.from_json(self._reached(lambda: self._logs.call("PUT", path, body)))
 
     def errand_done(self, message: ErrandDone) -> None:
         self._post(self._logs, "errand", message.to_json())

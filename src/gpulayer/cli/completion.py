@@ -15,7 +15,7 @@ from gpulayer.cli import render
 from gpulayer.cli.table import VERBS
 
 SHELLS = ("bash", "zsh", "fish")
-TAKES_JOBS = frozenset("status logs events why result wait cancel retry get".split())
+TAKES_JOBS = frozenset("status logs events metrics why result wait cancel retry get".split())
 JOBS = "gpulayer ps -a -q -n 50 2>/dev/null"
 
 

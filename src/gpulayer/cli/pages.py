@@ -20,7 +20,8 @@ GPULAYER_TOKEN    token for it
 GPULAYER_DEBUG    1: show where an error comes from, as --debug does
 NO_COLOR          no colours
 Inside a job: GPULAYER_JOB_ID, GPULAYER_ATTEMPT, GPULAYER_INPUT_DIR, GPULAYER_OUTPUT_DIR,
-GPULAYER_WORKSPACE, and GPULAYER_FENCE, by which its processes are known.""",
+GPULAYER_WORKSPACE, GPULAYER_METRICS_FILE (`help metrics`), and GPULAYER_FENCE, by which its
+processes are known.""",
     "requirements": """What a job needs installed: -r FILE or -r 'einops>=0.8', requirements=[...],
 environment.requirements in a job file, or the PEP 723 header of `python SCRIPT`.
 FILE is a requirements file, or a lock: uv.lock or pyproject.toml (with the uv.lock beside it),

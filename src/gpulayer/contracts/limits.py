@@ -45,6 +45,18 @@ INPUTS: Final = 1_024
 CHECKPOINT_FILES: Final = 10_000
 """Files of a checkpoint."""
 
+METRIC_NAME: Final = 128
+"""Characters of the name of a metric."""
+
+METRIC_SERIES: Final = 1_000
+"""Series of metrics of a job: one for each name, element and attempt."""
+
+METRIC_POINTS: Final = 50_000
+"""Points of all of them. Past it they are thinned."""
+
+METRIC_STEP: Final = 2**53
+"""The largest step."""
+
 URL_CHARACTERS: Final = 2_048
 """The address of an input."""
 

@@ -260,6 +260,29 @@ class CheckpointKept(Message):
 
 
 @dataclass(frozen=True, slots=True)
+class KeepMetrics(Message):
+    """What a task has reported in a part of its file of metrics."""
+
+    fence: int
+    begins: int
+    """Bytes of the file before that part."""
+    ends: int
+    """The same with it."""
+    series: tuple[Mapping[str, Any], ...] = ()
+    """{index, name, points} each, as `contracts.metrics` says."""
+    note: str = ""
+    """What is left out, and why, for people."""
+
+
+@dataclass(frozen=True, slots=True)
+class MetricsKept(Message):
+    read_to: int = 0
+    """What the plane has: the next part begins there."""
+    over: bool = False
+    """Nothing of this attempt will be taken any more."""
+
+
+@dataclass(frozen=True, slots=True)
 class Acquire(Message):
     """Parks until there is work, a cancel or the time is up. Only the newest of an incarnation
     is served; an older one is answered empty at once."""

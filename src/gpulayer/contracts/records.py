@@ -265,6 +265,23 @@ class KeptCheckpoint:
 
 
 @dataclass(frozen=True, slots=True)
+class KeptMetrics:
+    """A part of what a job has reported."""
+
+    job_id: JobId
+    task_id: str
+    """Whose file it is from; empty: of several that are over."""
+    read_to: int
+    """Bytes of that file that are taken with it."""
+    points: int
+    """How many are in it."""
+    series: tuple[Any, ...]
+    """As `contracts.metrics` says."""
+    seq: int = 0
+    """Grows with every row."""
+
+
+@dataclass(frozen=True, slots=True)
 class JobResult:
     """How a job ended, as clients see it: at most one per element."""
 

@@ -14,6 +14,8 @@ from gpulayer.contracts.messages import (
     CheckpointKept,
     ErrandDone,
     KeepCheckpoint,
+    KeepMetrics,
+    MetricsKept,
     Register,
     Registered,
     Report,
@@ -35,6 +37,7 @@ from gpulayer.control_plane.foresight import Foresight
 from gpulayer.control_plane.housekeeping import Collected, Housekeeping
 from gpulayer.control_plane.log_parts import LogPart
 from gpulayer.control_plane.meters import Measures, Meters, measures
+from gpulayer.control_plane.metrics import Metrics
 from gpulayer.control_plane.ports import Artifacts, Logs, Ports, Store, then
 from gpulayer.control_plane.queries import Queries
 from gpulayer.control_plane.reconcile import Reconciler
@@ -78,6 +81,7 @@ class ControlPlane:
         self._desk = SubmissionDesk(ports, envelopes, self._dispatcher)
         self._registry = Registry(ports, sessions, envelopes, dispatch)
         self._checkpoints = Checkpoints(ports)
+        self._metrics = Metrics(ports)
         self.streams = Streams(ports, sessions)
         self._errands = Errands(ports, sessions)
         self._assignments = Assignments(ports, sessions, self.streams, self._errands)
@@ -148,6 +152,13 @@ class ControlPlane:
     ) -> LogPart:
         return self._queries.log(selector, cursor, limit, index)
 
+    def metrics(self, selector: str, **how: Any) -> dict[str, Any]:
+        """`name`, `index`, `whole`; see `Metrics.told`."""
+        return self._metrics.told(selector, **how)
+
+    def newest_metrics(self, selector: str) -> int:
+        return self._metrics.newest(selector)
+
     def last_end(self) -> int:
         return self._queries.last_end()
 
@@ -178,6 +189,9 @@ class ControlPlane:
 
     def keep_checkpoint(self, task_id: str, message: KeepCheckpoint) -> Future[CheckpointKept]:
         return self._checkpoints.keep(task_id, message)
+
+    def keep_metrics(self, task_id: str, message: KeepMetrics) -> Future[MetricsKept]:
+        return self._metrics.keep(task_id, message)
 
     def drain(self, selector: str, draining: bool = True) -> Future[Worker]:
         return self._registry.drain(WorkerId(self._queries.worker_id(selector)), draining)

@@ -39,7 +39,7 @@ _PLAIN_PARTS = 10_000
 """What is deeper, longer or larger is left to the package `values`."""
 
 _FOLDERS = "GPULAYER_INPUT_DIR", "GPULAYER_OUTPUT_DIR"
-_PACKAGE, _TAGGED = "_gpulayer_values", "$gpulayer"
+_PACKAGE, _REPORTING, _TAGGED = "_gpulayer_values", "_gpulayer_reporting", "$gpulayer"
 
 MAX_MESSAGE = 16 << 10
 _FAILED, _NOT_FOUND = 1, 127
@@ -204,7 +204,8 @@ def _without_remote(source: str) -> str:
 
 
 class _StandIn(types.ModuleType):
-    """What `import gpulayer` gives where it is not installed: the decorator, as the identity."""
+    """What `import gpulayer` gives where it is not installed: the decorator, as the identity, and
+    `report`."""
 
     __version__ = "0"
     __path__: list[str] = []  # submodules are looked for and not found
@@ -214,10 +215,17 @@ class _StandIn(types.ModuleType):
         """`@gl.remote` and `@gl.remote(...)`: the function as it is."""
         return function if function is not None else lambda given: given
 
+    @staticmethod
+    def report(*values: Any, **named: Any) -> None:
+        """`gl.report`, which needs nothing but the standard library."""
+        if _REPORTING not in sys.modules:
+            _beside("reporting.py", _REPORTING)
+        sys.modules[_REPORTING].report(*values, **named)
+
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(
-            "gpulayer is not installed in {}, where this job runs: of it only the decorator "
-            "'remote' can be used, not '{}'".format(sys.executable, name)
+            "gpulayer is not installed in {}, where this job runs: of it only 'remote' and "
+            "'report' can be used, not '{}'".format(sys.executable, name)
         )
 
 

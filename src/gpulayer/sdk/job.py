@@ -16,6 +16,7 @@ from gpulayer.sdk.values import result_of
 if TYPE_CHECKING:
     from gpulayer.sdk.client import Client
     from gpulayer.sdk.mapped import Map
+    from gpulayer.sdk.reported import Point
 
 LAST_LINES = 20
 """Lines of log that an exception carries."""
@@ -134,6 +135,14 @@ class Job:
     def events(self) -> list[dict[str, Any]]:
         """Its story, oldest first."""
         return list(self._client.call("GET", self._client.path(self.id, "events"))["events"])
+
+    def metrics(self, *, index: int | None = None) -> dict[str, list[Point]]:
+        """What it has reported by now: for each name its points, oldest first. Of an array those
+        of all elements, or of the one with that `index`. What was done again after a resume counts
+        once; of very long series not every point is kept."""
+        from gpulayer.sdk.reported import metrics
+
+        return metrics(self._client.call, self.id, index)
 
     def why(self) -> dict[str, Any]:
         """The scheduler's decision: each worker, each check, needed and had."""

@@ -13,6 +13,7 @@ from gpulayer.storage.engine import RowRefused
 from gpulayer.storage.fences import Fences
 from gpulayer.storage.jobs import JobReads, JobWrites
 from gpulayer.storage.memo import Memo
+from gpulayer.storage.metrics import MetricReads, MetricWrites
 from gpulayer.storage.planes import PlaneReads, PlaneWrites
 from gpulayer.storage.queries import Execute
 from gpulayer.storage.results import ResultReads, ResultWrites
@@ -38,6 +39,7 @@ class Reader(
     DecisionReads,
     CredentialReads,
     PlaneReads,
+    MetricReads,
 ):
     """Every query of one `read()` sees the same instant. For the thread that opened it."""
 
@@ -59,6 +61,7 @@ class Tx(
     DecisionWrites,
     CredentialWrites,
     PlaneWrites,
+    MetricWrites,
     Reader,
 ):
     """The one write transaction. Valid inside the function given to `Store.write`, nowhere else."""

@@ -9,11 +9,13 @@
     glt.Trainer(max_epochs=3).fit(Net(), loader)
 
 The names are those of Lightning, so that a LightningModule needs another import and no more.
-Needs torch and the standard library: nothing else of GPUlayer is imported, or imports this.
+Needs torch and the standard library: of GPUlayer only `report` is imported, which needs no more,
+and nothing of it imports this.
 """
 
 from __future__ import annotations
 
+from gpulayer.runtime.reporting import report
 from gpulayer.torch.callbacks import (
     EMA,
     Callback,
@@ -23,7 +25,7 @@ from gpulayer.torch.callbacks import (
     ProgressBar,
 )
 from gpulayer.torch.errors import CheckpointError, ConfigurationError, TrainingError
-from gpulayer.torch.loggers import CSVLogger, JSONLLogger
+from gpulayer.torch.loggers import CSVLogger, JobLogger, JSONLLogger
 from gpulayer.torch.module import DataModule, Module
 from gpulayer.torch.precision import autocast
 from gpulayer.torch.processes import World, ddp, device, processes, world
@@ -39,6 +41,7 @@ __all__ = [
     "DataModule",
     "EarlyStopping",
     "JSONLLogger",
+    "JobLogger",
     "LearningRateMonitor",
     "ModelCheckpoint",
     "Module",
@@ -50,6 +53,7 @@ __all__ = [
     "ddp",
     "device",
     "processes",
+    "report",
     "seed_everything",
     "world",
 ]  # fmt: skip

@@ -12,7 +12,7 @@ from gpulayer.torch.callbacks.checkpointing import ModelCheckpoint
 from gpulayer.torch.callbacks.monitoring import ProgressBar
 from gpulayer.torch.errors import ConfigurationError
 from gpulayer.torch.hooks import Callback
-from gpulayer.torch.loggers import JSONLLogger
+from gpulayer.torch.loggers import JobLogger, JSONLLogger
 from gpulayer.torch.module import Module
 from gpulayer.torch.options import Options
 from gpulayer.torch.processes import World, world
@@ -98,13 +98,16 @@ def _resumable(options: Options, found: list[Callback], trainer: Trainer) -> lis
 
 
 def loggers_of(options: Options, root: Path) -> list[Any]:
-    """The loggers; with nothing said, lines of JSON in `logs`."""
+    """The loggers; with nothing said, lines of JSON in `logs`. In a job its metrics as well."""
     given = options.logger
     if given is False:
         return []
     if given is None or given is True:
-        return [JSONLLogger(root / "logs")]
+        given = [JSONLLogger(root / "logs")]
     found = list(given) if isinstance(given, list | tuple) else [given]
+    job = JobLogger()
+    if job.is_heard and not any(isinstance(logger, JobLogger) for logger in found):
+        found.append(job)
     for logger in found:
         if not callable(getattr(logger, "log_metrics", None)):
             raise ConfigurationError(

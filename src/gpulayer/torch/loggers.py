@@ -11,6 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from gpulayer.runtime.reporting import VARIABLE, report
+
 
 class FileLogger:
     """Lines in `folder/run-N/`; `N` is the first that is free, or that of a resumed run."""
@@ -119,6 +121,19 @@ class CSVLogger(FileLogger):
         names = text.splitlines()[0].split(",")
         whole = [row for row in rows if (row.get("step") or "").isdigit()]
         return _table(names, [row for row in whole if int(row["step"]) <= step])
+
+
+class JobLogger:
+    """The metrics of the job that this runs in, for `gpulayer metrics`; nothing elsewhere. A
+    Trainer has one by itself. Where a resumed run goes on, the plane goes on from there too."""
+
+    @property
+    def is_heard(self) -> bool:
+        """Whether this is a job whose worker reads them."""
+        return bool(os.environ.get(VARIABLE))
+
+    def log_metrics(self, metrics: dict[str, float], step: int | None = None) -> None:
+        report(metrics, step=step)
 
 
 def _finite(value: float) -> float | str:

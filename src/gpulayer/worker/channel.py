@@ -11,6 +11,8 @@ from gpulayer.contracts.messages import (
     CheckpointKept,
     ErrandDone,
     KeepCheckpoint,
+    KeepMetrics,
+    MetricsKept,
     Register,
     Registered,
     Report,
@@ -62,6 +64,10 @@ class WorkerChannel(Protocol):
     def keep_checkpoint(self, task_id: str, message: KeepCheckpoint) -> CheckpointKept:
         """Have a checkpoint be the newest of its job, if its attempt still lives there. Raises a
         `GPULayerError` also where the plane is too old for it."""
+
+    def keep_metrics(self, task_id: str, message: KeepMetrics) -> MetricsKept:
+        """Add what it has reported, if its attempt still lives there, and that is the next part.
+        Raises a `GPULayerError` also where the plane is too old for it."""
 
     def errand_done(self, message: ErrandDone) -> None:
         """The plane asks again where this is lost."""

@@ -76,6 +76,7 @@ class Driver:
             self.left,
             link=lambda: self._link,
             starts_by=self._starts_by,
+            running=lambda: [slot for slot in agent.slots.all if slot.phase == "running"],
             post=self.post,
             on_error=on_error,
         )
@@ -270,6 +271,7 @@ class Driver:
             with self._lock:
                 self._link = link
             self.post(heard.SupervisorListed(listed))
+            self._work.tasks_run()
             if self.left.is_set():
                 link.close()
             link.serve()

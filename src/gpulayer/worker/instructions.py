@@ -106,6 +106,8 @@ class Collect:
     exit: Mapping[str, Any]
     """As the supervisor gave it."""
     note: Mapping[str, Any]
+    indices: range = range(1)
+    """Among which those of its elements are."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,6 +69,11 @@ class Slot:
         return int(self.note.get("last", self.index))
 
     @property
+    def indices(self) -> range:
+        """Among which those of its elements are."""
+        return range(self.index, self.last + 1)
+
+    @property
     def lives(self) -> bool:
         """Whether a process of it may exist."""
         return self.phase in ("staging", "running")

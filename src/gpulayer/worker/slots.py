@@ -157,7 +157,7 @@ class Slots:
             return []
         slot.phase = "exited"
         slot.log.size = slot.log.read
-        return [Collect(slot.task_id, slot.fence, raw, slot.note)]
+        return [Collect(slot.task_id, slot.fence, raw, slot.note, slot.indices)]
 
     def collected(self, slot: Slot, ending: Exit) -> None:
         if slot.exit is None:
@@ -199,7 +199,7 @@ class Slots:
             "started_at": slot.started_at,
         }
         if slot.is_run:
-            return [Collect(slot.task_id, slot.fence, lost, slot.note)]
+            return [Collect(slot.task_id, slot.fence, lost, slot.note, slot.indices)]
         slot.exit = Exit(**lost)
         return []
 

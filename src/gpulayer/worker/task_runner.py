@@ -177,7 +177,10 @@ class TaskRunner:
             return None
         if not note.get("folder"):
             return None  # it ran in its workspace, where something may be left
-        if not workspace.is_empty(plan.outputs(self._folder_of(order.task_id))):
+        folder = self._folder_of(order.task_id)
+        if not workspace.is_empty(plan.outputs(folder)):
+            return None
+        if os.path.lexists(plan.metrics_file(folder)):
             return None
         return ending.of_process(order.exit)
 
@@ -211,6 +214,10 @@ class TaskRunner:
         """Of a task whose note names one."""
         own = str(note.get("folder") or "")
         return restoring.folder_of(self._folder_of(task_id), own, note["checkpoint"])
+
+    def metrics_file(self, task_id: str) -> str:
+        """Where it reports; it need not be there."""
+        return plan.metrics_file(self._folder_of(task_id))
 
     def _of_container(self, end: Exit, folder: str) -> Exit:
         told = ending.of_container(end, image.end_file(folder))

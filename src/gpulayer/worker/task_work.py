@@ -8,7 +8,7 @@ a while (a secret, a file to store, a look at a Python) goes to a few threads of
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol
 
@@ -19,7 +19,8 @@ from gpulayer.runtime import frames
 from gpulayer.worker import events as heard, instructions as say, open_files
 from gpulayer.worker.channel import WorkerChannel
 from gpulayer.worker.checkpoints import Checkpoints
-from gpulayer.worker.slot import preparation_in
+from gpulayer.worker.metrics import Metrics
+from gpulayer.worker.slot import Slot, preparation_in
 from gpulayer.worker.steps import warm
 from gpulayer.worker.steps.hiding import Clean
 from gpulayer.worker.steps.plan import Watch
@@ -48,6 +49,7 @@ class Tasks(Protocol):
     def collect_plain(self, order: say.Collect) -> Exit | None: ...
     def collect(self, order: say.Collect, channel: WorkerChannel, clean: Clean) -> Exit: ...
     def checkpoint_folder(self, task_id: str, note: Mapping[str, Any]) -> str: ...
+    def metrics_file(self, task_id: str) -> str: ...
     def forget_empty(self, task_id: str) -> bool: ...
     def forget(self, task_id: str) -> None: ...
 
@@ -64,12 +66,13 @@ class TaskWork:
         *,
         link: Callable[[], SupervisorLink | None],
         starts_by: Callable[[say.Run], float | None],
+        running: Callable[[], Iterable[Slot]],
         post: Post,
         on_error: Callable[[BaseException], None],
     ) -> None:
         """`link` gives the newest one. `starts_by` says until when a run may be started, on the
-        clock that counts suspension; None: it is not wanted. Nothing is tried again once `left` is
-        set."""
+        clock that counts suspension; None: it is not wanted. `running`: the tasks
+        that run. Nothing is tried again once `left` is set."""
         self._link = link
         self._starts_by = starts_by
         self._tasks = tasks
@@ -80,6 +83,9 @@ class TaskWork:
         self._on_error = on_error
         self._plane_back = threading.Condition()
         self._checkpoints = Checkpoints(channel, clock, left, self._lives, on_error)
+        self._metrics = Metrics(
+            channel, clock, left, running, tasks.metrics_file, self._clean, on_error
+        )
         self._pool = ThreadPoolExecutor(_WORKERS, "gpulayer-work")
 
     def run(self, order: say.Run, link: SupervisorLink | None) -> None:
@@ -115,6 +121,10 @@ class TaskWork:
         if not self._tasks.forget_empty(task_id):
             self.later(lambda: self._tasks.forget(task_id))
 
+    def tasks_run(self) -> None:
+        """Some do, from now on or from before."""
+        self._metrics.wake()
+
     def later(self, job: Callable[[], None]) -> None:
         """On a thread of the pool."""
         try:
@@ -135,6 +145,7 @@ class TaskWork:
             self._plane_back.notify_all()
 
     def stop(self) -> None:
+        self._metrics.wake()
         self._pool.shutdown(wait=False)
 
     def _start(self, order: say.Run, link: SupervisorLink) -> None:
@@ -213,25 +224,33 @@ class TaskWork:
             told = warm.told(preparation_in(note), task, reply)
             known = (note.get("rendezvous"), told, str(note.get("world") or ""))
             self._post(heard.TaskStarted(task_id, order.number, self._clock.now(), *known))
+            self._metrics.wake()
 
     def _refused(self, order: say.Run, error: Exception) -> None:
         ending = self._tasks.refused(error)
         self._post(heard.TaskRefused(order.assignment.task_id, order.number, ending))
 
-    def _collect(self, order: say.Collect) -> None:
+    def _clean(self, task_id: str) -> Clean:
         def clean(texts: list[str]) -> list[str] | None:
             link = self._link()
             if link is None:
                 raise SupervisorGone("redact")
             try:
-                reply = link.call("redact", task_id=order.task_id, texts=texts)
+                reply = link.call("redact", task_id=task_id, texts=texts)
             except frames.Refused:
                 return None
             return list(reply["texts"])
 
+        return clean
+
+    def _collect(self, order: say.Collect) -> None:
+        clean, has_secrets = self._clean(order.task_id), bool(order.note.get("secrets"))
         while not self._left.is_set():
             try:
                 self._keep_last(order)
+                self._metrics.finish(
+                    order.task_id, order.fence, order.indices, has_secrets=has_secrets
+                )
                 ending = self._tasks.collect(order, self._channel, clean)
             except (ConnectionError, SupervisorGone):
                 with self._plane_back:  # outputs wait until there is a plane to take them

@@ -45,6 +45,7 @@ worker.revoke   admin+own,ended,other worker+own
 worker.speak    worker+own
 worker.log      worker+own,ended
 worker.checkpoint  worker+own
+worker.metrics     worker+own
 token.look      viewer+none,own,ended submitter+none,own,ended operator+none,own,ended admin+*
 token.give      admin+none
 token.revoke    viewer+own,ended submitter+own,ended operator+own,ended admin+own,ended,other

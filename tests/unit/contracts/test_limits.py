@@ -110,6 +110,8 @@ PIPES = {"PIPED_BYTES"}
 
 CHECKPOINTS = {"CHECKPOINT_FILES"}
 """Tried in `test_checkpoint_files`."""
+METRICS = {"METRIC_NAME", "METRIC_POINTS", "METRIC_SERIES", "METRIC_STEP"}
+"""Of what a job reports: tried in `test_metrics`."""
 
 STREAMS = {"STREAMS_PER_JOB", "STREAMS_PER_PLANE", "EXEC_BYTES"}
 """Of visits to a running job: `unit/control_plane/test_streams` tries those of one job."""
@@ -120,7 +122,7 @@ FETCHED = {"FETCHED_BYTES"}
 
 def test_the_table_is_tried_whole() -> None:
     rows = {name for name in vars(limits) if name.isupper()}
-    elsewhere = SOURCES | PIPES | CHECKPOINTS | STREAMS | FETCHED
+    elsewhere = SOURCES | PIPES | CHECKPOINTS | METRICS | STREAMS | FETCHED
     assert rows == {*SPECS, *FILES, "PROBLEMS"} | elsewhere
 
 

@@ -194,7 +194,7 @@ def test_other_decorators_stay_what_they_are(bench: Bench, python: str) -> None:
 
 
 @pytest.mark.parametrize("python", [python for python in PYTHONS if lacks_gpulayer(python)])
-def test_of_gpulayer_only_the_decorator_is_there(bench: Bench, python: str) -> None:
+def test_of_gpulayer_only_the_decorator_and_report_are_there(bench: Bench, python: str) -> None:
     bench.write("work.py", "import gpulayer as gl\ndef f(): return gl.run([])\n")
     failed = bench.call(python, "work:f")
     assert failed.error["type"] == "AttributeError"
@@ -202,6 +202,14 @@ def test_of_gpulayer_only_the_decorator_is_there(bench: Bench, python: str) -> N
     assert "'run'" in failed.error["message"]
     bench.write("more.py", "from gpulayer import Trainer\n")
     assert "not installed for this Python" in bench.call(python, "more:f").error["message"]
+
+
+@pytest.mark.parametrize("python", [python for python in PYTHONS if lacks_gpulayer(python)])
+def test_and_what_it_reports(bench: Bench, python: str) -> None:
+    bench.write("says.py", "import gpulayer as gl\ndef f(): gl.report({'x': 1}, step=2)\n")
+    told = bench.folder / "metrics.jsonl"
+    assert bench.call(python, "says:f", env={"GPULAYER_METRICS_FILE": str(told)}).code == 0
+    assert '"values":{"x":1}' in told.read_text()
 
 
 REFUSED = [

@@ -29,6 +29,7 @@ def fill(task: TaskPlan) -> None:
         GPULAYER_ATTEMPT=str(task.assignment.attempt),
         GPULAYER_INPUT_DIR=plan.inputs(task.folder),
         GPULAYER_OUTPUT_DIR=plan.outputs(task.folder),
+        GPULAYER_METRICS_FILE=plan.metrics_file(task.folder),
         GPULAYER_WORKSPACE=task.folder if task.in_place else plan.workspace(task.folder),
     )
     task.set.update(task.spec.get("env") or {})

@@ -132,6 +132,10 @@ def workspace(folder: str) -> str:
     return os.path.join(folder, "work")
 
 
+def metrics_file(folder: str) -> str:
+    return os.path.join(folder, "metrics.jsonl")
+
+
 def ranks(folder: str) -> str:
     return os.path.join(folder, "ranks")
 
