@@ -2,6 +2,7 @@
 
 Killed and started again in a job with a checkpoint folder, it goes on where it was:
 `gpulayer run --checkpoint digits --retries 3 -- python examples/digits_mlp.py`
+On two processes that share the data: `gpulayer launch --procs-per-node 2 examples/digits_mlp.py`
 """
 
 import torch
@@ -47,4 +48,4 @@ if __name__ == "__main__":
     trainer = glt.Trainer(max_epochs=4, accelerator="cpu")
     model = Digits()
     trainer.fit(model, DataLoader(drawn(2000, 1), 50, shuffle=True), DataLoader(drawn(500, 2), 250))
-    print(f"accuracy {float(trainer.callback_metrics['accuracy']):.2f}")
+    model.print(f"accuracy {float(trainer.callback_metrics['accuracy']):.2f}")

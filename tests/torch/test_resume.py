@@ -44,6 +44,18 @@ def test_a_run_that_reached_its_steps_goes_on_to_twice_as_many(folder: Path) -> 
     assert short["optimizer"] == long["optimizer"]
 
 
+def test_last_is_the_newest_of_the_folder_that_was_named(folder: Path) -> None:
+    def train(most: int) -> int:
+        keeps = glt.ModelCheckpoint(folder / "mine", every_n_train_steps=2)
+        trainer = quiet(max_steps=most, callbacks=[keeps], enable_checkpointing=None)
+        batches = [(torch.randn(4, 8), torch.ones(4).long())] * 9
+        trainer.fit(Net(), batches, ckpt_path="last")
+        return int(trainer.global_step)
+
+    assert train(4) == 4
+    assert train(2) == 4  # it has them already
+
+
 def test_it_starts_with_other_bits_where_it_does_not_resume(folder: Path) -> None:
     """The test above could not tell a difference otherwise."""
     train_once(folder / "a", seed=1)

@@ -142,6 +142,12 @@ def newest(folder: Path, warn: Callable[[str], None]) -> Path | None:
     return None
 
 
+def steps_of(path: Path) -> int:
+    """At which step a file of ours was taken; -1 of another."""
+    note = note_of(path)
+    return note[2] if note else -1
+
+
 def next_serial(folder: Path) -> int:
     """One more than the newest of the folder, whichever run wrote it."""
     notes = [note_of(path) for path in folder.glob("*" + SUFFIX)]

@@ -70,7 +70,14 @@ class Checkpoints:
             return Path(best)
         if ckpt_path is not None and ckpt_path != "last":
             return Path(ckpt_path)
-        return files.newest(self.checkpoint_folder, self.say)
+        folders = [self.checkpoint_folder] if ckpt_path is None else self._folders()
+        found = [path for folder in folders if (path := files.newest(folder, self.say))]
+        return max(found, key=files.steps_of, default=None)
+
+    def _folders(self) -> list[Path]:
+        """Where `last` looks: where this run's callbacks keep theirs, or the usual folder."""
+        kept = [callback.dirpath for callback in self.checkpoint_callbacks if callback.dirpath]
+        return list(dict.fromkeys(kept)) or [self.checkpoint_folder]
 
     def goes_on_by_itself(self) -> bool:
         keeps = any(isinstance(callback, ModelCheckpoint) for callback in self.callbacks)
