@@ -62,16 +62,19 @@ def launch(home: LocalHome, *words: str) -> subprocess.CompletedProcess[str]:
 SUMS = [f"rank {r} of 2 sum 3.0" for r in (0, 1)]
 
 
-def test_all_processes_of_a_node_meet_and_add_up(home: LocalHome) -> None:
-    done = launch(home, "--procs-per-node=2", "train.py")
+@pytest.mark.parametrize("launcher", ["torchrun", "direct"])
+def test_all_processes_of_a_node_meet_and_add_up(home: LocalHome, launcher: str) -> None:
+    done = launch(home, "--launcher", launcher, "--procs-per-node=2", "train.py")
     assert done.returncode == 0, done.stderr
     assert sorted(done.stdout.splitlines()) == SUMS
 
 
+@pytest.mark.parametrize("launcher", ["torchrun", "direct"])
 def test_two_nodes_add_up_and_the_rank_that_raised_is_the_error_not_the_one_that_lost_its_peer(
-    home: LocalHome,
+    home: LocalHome, launcher: str
 ) -> None:
-    done = launch(home, "--nodes=2", "--cpus=0.5", "train.py", "fail")  # one core is enough
+    words = ["--launcher", launcher, "--nodes=2", "--cpus=0.5"]  # one core is enough
+    done = launch(home, *words, "train.py", "fail")
     job = home.wire().call("GET", "/v1/jobs/last")
     assert (done.returncode, job["message"]) == (1, "rank 1: exit code 1")
     assert sorted(done.stdout.splitlines()) == SUMS

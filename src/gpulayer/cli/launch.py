@@ -23,12 +23,13 @@ from gpulayer.sdk.folder import working_folder
 
 @click.command("launch", cls=Starting, context_settings={"allow_interspersed_args": False})
 @starting_options
-@options("nodes", "procs_per_node", "get", "detach", "dry_run", "quiet")
+@options("nodes", "procs_per_node", "launcher", "get", "detach", "dry_run", "quiet")
 @click.argument("line", nargs=-1, type=click.UNPROCESSED, metavar="SCRIPT [ARGS]...")
 def command(
     line: tuple[str, ...],
     nodes: int | None,
     procs_per_node: int | None,
+    launcher: str | None,
     get: str | None,
     detach: bool,
     dry_run: bool,
@@ -48,7 +49,7 @@ def command(
         flags["on_unschedulable"] = flags["on_unschedulable"] or "fail"
     entrypoint, beside = launching.script_of(script, working_folder())
     workload = launching.workload_of(
-        {"entrypoint": entrypoint, "args": args}, nodes, procs_per_node, flags["gpus"]
+        {"entrypoint": entrypoint, "args": args}, nodes, procs_per_node, launcher, flags["gpus"]
     )
     server = server_for(flags)
     spec = spec_from(workload, flags, server)

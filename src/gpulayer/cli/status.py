@@ -16,6 +16,9 @@ from gpulayer.cli.waiting import prepares
 from gpulayer.clock import SystemClock
 from gpulayer.contracts.durations import duration_text, preparation_text
 
+_RANKS = 16
+"""Of a node that failed, as many are shown."""
+
 
 @click.command("status")
 @click.argument("job", default="last")
@@ -64,6 +67,9 @@ def facts(job: Mapping[str, Any], now: float) -> Iterator[tuple[str, str]]:
         held = ", ".join(node["gpus"])
         where = f"{node['worker']}, {node['state']}" + (f", GPU {held}" if held else "")
         yield f"node {node['node']}", where
+    error = (job.get("result") or {}).get("error") or {}
+    for rank in (error.get("ranks") or ())[:_RANKS]:
+        yield f"rank {rank['rank']}", rank["message"]
     if job.get("worker") and not job.get("nodes"):
         held = ", ".join(job.get("gpus") or ())
         yield "worker", job["worker"] + (f", GPU {held}" if held else "")

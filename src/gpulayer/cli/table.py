@@ -145,6 +145,9 @@ FLAGS: dict[str, Flag] = {
     "procs_per_node": _flag("--procs-per-node", about="Processes on each node. Default: one for "
                             "each GPU.", metavar="N",
                             type=click.IntRange(1, limits.PROCESSES_PER_NODE)),
+    "launcher": _flag("--launcher", about="Who starts the processes: torchrun, or direct: GPUlayer "
+                      "itself, sooner.", metavar="torchrun|direct",
+                      type=click.Choice(["torchrun", "direct"]), advanced=True),
     "file": _flag("-f", "--file", about="Read the job from a JSON or YAML file; - is standard "
                   "input.", metavar="FILE"),
     "over": _flag("--over", about="The items: a line of JSON each; - is standard input.",

@@ -27,10 +27,6 @@ def _is_distributed(spec: JobSpec) -> bool:
     return spec.workload.kind == "distributed"
 
 
-def _launches_itself(spec: JobSpec) -> bool:
-    return spec.workload.kind == "distributed" and spec.workload.launcher != "torchrun"
-
-
 def _is_python(spec: JobSpec) -> bool:
     """Whether something could be imported ahead of it."""
     work = spec.workload
@@ -44,7 +40,6 @@ def _says(value: Any) -> bool:
 
 
 NOT_YET: dict[str, Callable[[JobSpec], bool]] = {
-    "workload.launcher": _launches_itself,
     "placement.target": lambda s: "cloud" in (s.placement.target, *s.placement.fallback_targets),
     "placement.max_hourly_cost": lambda s: _says(s.placement.max_hourly_cost),
     "placement.provisioning": lambda s: _says(s.placement.provisioning),

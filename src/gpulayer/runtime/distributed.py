@@ -1,4 +1,6 @@
-"""How the ranks of a distributed job are started: numbers, torchrun's words, environment. Pure.
+"""How the ranks of a distributed job are started: numbers, words, environment. Pure.
+
+By torchrun, or by `rank_launcher`, which sets the same variables.
 
 torchrun with a static rendezvous (torch.distributed.run; `static_tcp_rendezvous.py`): node 0 serves
 the store at the address and port that all are given. Ranks are numbered node by node. Words are
@@ -51,6 +53,35 @@ def torchrun(
     ]
 
 
+def variables(
+    *, nodes: int, node: int, procs: int, job: str, address: str, folder: str
+) -> list[dict[str, str]]:
+    """What torchrun sets for each rank of a node (`local_elastic_agent.py`, 2.13), less the port.
+    Frameworks know by `TORCHELASTIC_RUN_ID` that ranks are given. Without
+    `TORCHELASTIC_USE_AGENT_STORE` rank 0 serves the store itself. `folder`: for error files."""
+    ranks = ranks_of(node, procs)
+    world = str(nodes * procs)
+    return [
+        {
+            "RANK": str(rank),
+            "LOCAL_RANK": str(local),
+            "WORLD_SIZE": world,
+            "LOCAL_WORLD_SIZE": str(procs),
+            "GROUP_RANK": str(node),
+            "GROUP_WORLD_SIZE": str(nodes),
+            "ROLE_NAME": "default",
+            "ROLE_RANK": str(rank),
+            "ROLE_WORLD_SIZE": world,
+            "MASTER_ADDR": address,
+            "TORCHELASTIC_RUN_ID": job,
+            "TORCHELASTIC_RESTART_COUNT": "0",
+            "TORCHELASTIC_MAX_RESTARTS": "0",
+            "TORCHELASTIC_ERROR_FILE": f"{folder}/{rank}.error",
+        }
+        for local, rank in enumerate(ranks)
+    ]
+
+
 def loopback(system: str) -> str:
     """The loopback interface's name."""
     return "lo" if system == "Linux" else "lo0"
@@ -62,6 +93,7 @@ def defaults(procs: int, cores: float, interface: str | None) -> dict[str, str]:
     often means loopback (gloo #367)."""
     found = {
         "OMP_NUM_THREADS": str(max(1, int(cores // procs))),
+        "TORCH_NCCL_ASYNC_ERROR_HANDLING": "1",
         "TORCH_ELASTIC_SHUTDOWN_TIMEOUT": str(GRACE_SECONDS - 2),
     }
     if interface is not None:
@@ -70,5 +102,5 @@ def defaults(procs: int, cores: float, interface: str | None) -> dict[str, str]:
 
 
 def scrub() -> dict[str, list[str]]:
-    """What is taken out of the environment before torchrun: names, and beginnings of names."""
+    """What is taken out of the environment before the launcher: names, and beginnings of names."""
     return {"names": _ONE_RANKS_OWN, "prefixes": _LAUNCHERS_OWN}

@@ -65,11 +65,9 @@ def ended(
         message = "it was killed while the kernel ended processes for want of memory"
     elif code == 0:
         outcome, why, exit_code, message = "succeeded", "exited", 0, ""
-    elif code is not None:
-        outcome, why, exit_code, message = "failed", "exited", code, f"exit code {code}"
     else:
-        outcome, why, exit_code = "failed", "killed", own_code
-        message = f"ended by {signal_name(signum or 0)}"
+        outcome, exit_code, message = "failed", own_code, told(own_code, signum)
+        why = "exited" if signum is None else "killed"
     return {
         "outcome": outcome,
         "reason": why,
@@ -109,6 +107,11 @@ def usage_of(rusage: Any) -> dict[str, Any]:
         "system_seconds": rusage.ru_stime,
         "max_rss_bytes": rusage.ru_maxrss * _RSS_UNIT,
     }
+
+
+def told(code: int, signum: int | None) -> str:
+    """How what did not succeed ended, in words."""
+    return f"exit code {code}" if signum is None else f"ended by {signal_name(signum)}"
 
 
 def signal_name(signum: int) -> str:

@@ -1,10 +1,12 @@
 """Leads one node of a distributed job: `PY node_shim.py FOLDER`, the task's own process.
 
-One file (it is run by its path), the standard library and its neighbour `rank_shim` alone, any
-Python from 3.8 up. It waits until all nodes are there, starts the launcher that the plan names,
-and ends as the rank that failed first did; the launcher itself would end with 1.
+One file (it is run by its path), the standard library and its neighbours `rank_shim` and
+`rank_launcher` alone, any Python from 3.8 up. It waits until all nodes are there, starts the
+launcher that the plan names, or the ranks itself, and ends as the rank that failed first did; a
+launcher itself would end with 1.
 
-    FOLDER/node.json   {launcher, ranks, grace, nodes, node, address, port, token, names,
+    FOLDER/node.json   {launcher (words, and those of a rank) | direct (variables of each rank),
+                       nodes, node, address, port, token, names,
                        join_seconds, scrub, defaults}: see `worker.steps.ranks`
     FOLDER/node.end    {slug, message}: why no rank began
     FOLDER/launcher    what the launcher printed; shown where no rank's end explains it
@@ -32,10 +34,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, NoReturn
 
-    from gpulayer.runtime import rank_shim
+    from gpulayer.runtime import rank_launcher, rank_shim
 else:
     sys.path.append(os.path.dirname(os.path.abspath(__file__)))
-    import rank_shim  # beside this file, wherever that is
+    import rank_launcher  # beside this file, wherever that is
+    import rank_shim
 
 _HELLO_BYTES = 256
 _TRIES = 5
@@ -270,8 +273,10 @@ def _is_taken(address: str, port: int) -> bool:
 
 
 def _run(plan: dict[str, Any], port: int, folder: str) -> int:
-    words = [word.format(port=port) for word in plan["launcher"]] + plan["ranks"]
     environ = _environment(plan)
+    if plan.get("direct"):
+        return rank_launcher.run(plan["direct"], folder, {**environ, "MASTER_PORT": str(port)})
+    words = [word.format(port=port) for word in plan["launcher"]]
     if "LOGLEVEL" in environ:  # somebody wants to see what it says
         return subprocess.Popen(words, env=environ).wait()
     with open(os.path.join(folder, "launcher"), "w+b") as said:

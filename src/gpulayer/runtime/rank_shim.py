@@ -1,4 +1,5 @@
-"""Starts one rank and says how it ended: `PY rank_shim.py FOLDER`, by torchrun for each rank.
+"""Starts one rank and says how it ended: `PY rank_shim.py FOLDER`, by torchrun for each rank, or
+forked by `rank_launcher`.
 
 One file (it is run by its path), the standard library alone, any Python from 3.8 up. torchrun
 lets all ranks share one output and tells exit codes in prose; so this process gives its rank a
@@ -6,7 +7,8 @@ pipe of its own, waits for it, and writes down what wait(2) said before it ends 
 
     FOLDER/rank.json           {argv, results, grace}
     FOLDER/<local rank>.out    named pipes that the supervisor reads; also .err
-    FOLDER/<rank>.end          {began}, later {began, at, code, signal}; code as a shell tells it
+    FOLDER/<rank>.end          {began}, later {began, at, code, signal, asked}; code as a shell
+                               tells it; `asked`: whether it was told to end before it did
     FOLDER/<rank>.result       with `results`: the last word of argv, for a function's runner
 
 The rank has a process group of its own, so that a signal to this one's group reaches it once, by
@@ -28,14 +30,16 @@ if TYPE_CHECKING:
     from typing import Any, NoReturn
 
 _PR_SET_PDEATHSIG = 1
-_PASSED_ON = (
+PASSED_ON = (
     signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2,
 )  # fmt: skip
 _NOT_FOUND, _NOT_EXECUTABLE = 127, 126
+_KILLED = {"at": 0.0, "code": 137, "signal": 9, "asked": False}
 
 
-def main() -> NoReturn:
-    folder, rank = sys.argv[1], int(os.environ["RANK"])
+def lead(folder: str) -> NoReturn:
+    """Lead the rank that the environment names; ends as it does."""
+    rank = int(os.environ["RANK"])
     with open(os.path.join(folder, "rank.json"), encoding="ascii") as file:
         plan = json.load(file)
     for number, name in ((1, "out"), (2, "err")):
@@ -49,10 +53,11 @@ def main() -> NoReturn:
     record = os.path.join(folder, "{}.end".format(rank))
     began = time.time()
     write(record, {"began": began})
-    status = _run(argv, plan["grace"])
+    status, asked = _run(argv, plan["grace"])
     signum = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
     code = 128 + signum if signum else os.WEXITSTATUS(status)
-    write(record, {"began": began, "at": time.time(), "code": code, "signal": signum})
+    end = {"began": began, "at": time.time(), "code": code, "signal": signum, "asked": asked}
+    write(record, end)
     end_as(code, signum)
 
 
@@ -74,7 +79,7 @@ def ends(folder: str) -> dict[int, dict[str, Any]]:
         stem, _, kind = name.rpartition(".")
         if kind == "end" and stem.isdigit():
             with open(os.path.join(folder, name), encoding="ascii") as file:
-                found[int(stem)] = {"at": 0.0, "code": 137, "signal": 9, **json.load(file)}
+                found[int(stem)] = {**_KILLED, **json.load(file)}
     return found
 
 
@@ -92,27 +97,32 @@ def write(path: str, value: Any) -> None:
     os.replace(draft, path)
 
 
-def _run(argv: list[str], grace: float) -> int:
+def _run(argv: list[str], grace: float) -> tuple[int, bool]:
+    """What wait(2) said, and whether it had been told to end by then."""
     try:
         prctl = ctypes.CDLL(None).prctl
     except (OSError, AttributeError):
         prctl = None  # not Linux
     parent = os.getpid()
-    signal.pthread_sigmask(signal.SIG_BLOCK, _PASSED_ON)  # none is lost before the rank is there
+    signal.pthread_sigmask(signal.SIG_BLOCK, PASSED_ON)  # none is lost before the rank is there
     pid = os.fork()
     if pid == 0:
         _become(argv, parent, prctl)
 
+    asked = []
+
     def pass_on(signum: int, _: Any) -> None:
         _send(pid, signum)
         if signum in (signal.SIGTERM, signal.SIGINT):
+            asked.append(signum)
             signal.setitimer(signal.ITIMER_REAL, grace)
 
-    for signum in _PASSED_ON:
+    for signum in PASSED_ON:
         signal.signal(signum, pass_on)
     signal.signal(signal.SIGALRM, lambda *_: _send(pid, signal.SIGKILL))
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, _PASSED_ON)
-    return os.waitpid(pid, 0)[1]
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, PASSED_ON)
+    status = os.waitpid(pid, 0)[1]
+    return status, bool(asked)
 
 
 def _become(argv: list[str], parent: int, prctl: Any) -> NoReturn:
@@ -122,7 +132,7 @@ def _become(argv: list[str], parent: int, prctl: Any) -> NoReturn:
         if prctl is not None:
             prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
         if os.getppid() == parent:
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, _PASSED_ON)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, PASSED_ON)
             for signum in (signal.SIGPIPE, signal.SIGXFSZ):
                 signal.signal(signum, signal.SIG_DFL)  # Python ignores them, and exec keeps that
             os.execvp(argv[0], argv)
@@ -143,4 +153,4 @@ def _send(pid: int, signum: int) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    lead(sys.argv[1])

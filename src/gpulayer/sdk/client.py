@@ -181,15 +181,17 @@ class Client(Environments):
         *,
         nodes: int | None = None,
         procs_per_node: int | None = None,
+        launcher: str | None = None,
         args: Sequence[Any] | Mapping[str, Any] = (),
         **options: Any,
     ) -> Job:
-        """Queue a script or a function on several processes, as torchrun starts them. The result
-        of a function is what rank 0 returned."""
+        """Queue a script or a function on several processes, as torchrun starts them, or as
+        GPUlayer does itself (`launcher="direct"`). The result of a function is what rank 0
+        returned."""
         from gpulayer.sdk import launching
 
         work, origin = launching.described(program, args)
-        workload = launching.workload_of(work, nodes, procs_per_node, options.get("gpus"))
+        workload = launching.workload_of(work, nodes, procs_per_node, launcher, options.get("gpus"))
         specs = [spec_for(workload, self.placed(options))]
         return self.submit_specs(specs, origin=origin, brings=options)[0]
 

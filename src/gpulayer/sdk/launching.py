@@ -24,12 +24,16 @@ def script_of(script: str, folder: str) -> tuple[str, dict[str, Any]]:
 
 
 def workload_of(
-    program: Mapping[str, Any], nodes: int | None, procs_per_node: int | None, gpus: Any = None
+    program: Mapping[str, Any],
+    nodes: int | None,
+    procs_per_node: int | None,
+    launcher: str | None = None,
+    gpus: Any = None,
 ) -> dict[str, Any]:
     """The workload of `program`, which names a script or a function; what was not said is left
     out. One process per node, or one for each of its GPUs."""
     procs = procs_per_node or (parse_gpus(str(gpus)).count if gpus else None)
-    said = {"num_workers": nodes, "procs_per_worker": procs, **program}
+    said = {"num_workers": nodes, "procs_per_worker": procs, "launcher": launcher, **program}
     set_fields = {key: value for key, value in said.items() if value not in (None, [], (), {})}
     return {"kind": "distributed", **set_fields}
 

@@ -27,12 +27,18 @@ def launch(
     *,
     nodes: int | None = None,
     procs_per_node: int | None = None,
+    launcher: str | None = None,
     args: Sequence[Any] | Mapping[str, Any] = (),
     **options: Any,
 ) -> Job:
     """Queue a script or a function on several processes; see `Client.launch`."""
     return current(options.get("on")).launch(
-        program, nodes=nodes, procs_per_node=procs_per_node, args=args, **options
+        program,
+        nodes=nodes,
+        procs_per_node=procs_per_node,
+        launcher=launcher,
+        args=args,
+        **options,
     )
 
 

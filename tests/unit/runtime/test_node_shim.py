@@ -40,7 +40,6 @@ class Nodes:
         folder.mkdir()
         plan = {
             "launcher": [sys.executable, "-c", says or f"print('node {node} at', {{port}})"],
-            "ranks": [],
             "nodes": self.count,
             "node": node,
             "address": self.address,

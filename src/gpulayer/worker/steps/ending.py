@@ -79,6 +79,7 @@ def of_ranks(ending: Exit, folder: str) -> Exit:
         ends = rank_shim.ends(folder)
         first = rank_shim.first_failure(ends)
         at = 0.0 if first is None else float(ends[first]["at"])
+        each = [] if first is None else _ranks(ends, first)
     except (OSError, ValueError, TypeError):  # the job could put anything there
         return ending
     if first is None:
@@ -88,7 +89,24 @@ def of_ranks(ending: Exit, folder: str) -> Exit:
     slug = "killed" if ending.reason == Reason.KILLED else "job-failed"
     error = ending.error or {"slug": slug, "message": ending.message}
     message = f"rank {first}: {ending.message}"
-    return replace(ending, message=message, error={**error, "rank": first})
+    error = {**error, "rank": first, "ranks": each}
+    return replace(ending, message=message, error=error)
+
+
+def _ranks(ends: Mapping[int, Mapping[str, Any]], first: int) -> list[dict[str, Any]]:
+    """How each rank of the node ended that did not succeed, in order."""
+    return [
+        {
+            "rank": rank,
+            "exit_code": end["code"],
+            "signal": end["signal"],
+            "message": exits.told(end["code"], end["signal"])
+            if rank == first or not end.get("asked")
+            else f"stopped because of rank {first}",
+        }
+        for rank, end in sorted(ends.items())
+        if end["code"] != 0
+    ]
 
 
 def _without_ranks(ending: Exit, folder: str, *, began: bool) -> Exit:

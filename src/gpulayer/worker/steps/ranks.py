@@ -21,6 +21,7 @@ from gpulayer.worker.steps import plan
 from gpulayer.worker.steps.plan import TaskPlan
 
 _RUNTIME = os.path.realpath(os.path.join(os.path.dirname(__file__), "..", "..", "runtime"))
+_RANK_SHIM = os.path.join(_RUNTIME, "rank_shim.py")
 
 
 def lay(task: TaskPlan, python: str, program: Sequence[str], *, results: bool) -> None:
@@ -44,20 +45,9 @@ def _node(task: TaskPlan, python: str, node: int, procs: int) -> dict[str, Any]:
     resources: Mapping[str, Any] = task.spec.get("resources") or {}
     nodes = list((task.assignment.gang or {}).get("nodes") or [{"name": "here"}])
     place = _place(task, asked, nodes)
-    launcher = distributed.torchrun(
-        python,
-        nodes=len(nodes),
-        node=node,
-        procs=procs,
-        job=task.assignment.job_id,
-        patience=patience,
-        address=place["address"],
-    )
-    shim = [python, "-I", "-S", os.path.join(_RUNTIME, "rank_shim.py")]
     cores = float(resources.get("cpu_cores") or 1)
     return {
-        "launcher": launcher,
-        "ranks": [*shim, plan.ranks(task.folder)],
+        **_launcher(task, python, patience, len(nodes), procs, place["address"]),
         "nodes": len(nodes),
         "node": node,
         **place,
@@ -66,6 +56,23 @@ def _node(task: TaskPlan, python: str, node: int, procs: int) -> dict[str, Any]:
         "scrub": distributed.scrub(),
         "defaults": distributed.defaults(procs, cores, _interface(place["address"])),
     }
+
+
+def _launcher(
+    task: TaskPlan, python: str, patience: float, nodes: int, procs: int, address: str
+) -> dict[str, Any]:
+    """Torchrun's words with those of a rank's shim, or what we set for each rank ourselves."""
+    folder = plan.ranks(task.folder)
+    job, node = task.assignment.job_id, task.assignment.rank
+    if task.workload.get("launcher") == "direct":
+        direct = distributed.variables(
+            nodes=nodes, node=node, procs=procs, job=job, address=address, folder=folder
+        )
+        return {"direct": direct}
+    words = distributed.torchrun(
+        python, nodes=nodes, node=node, procs=procs, job=job, patience=patience, address=address
+    )
+    return {"launcher": [*words, python, "-I", "-S", _RANK_SHIM, folder]}
 
 
 def _place(
