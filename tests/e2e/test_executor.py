@@ -15,7 +15,9 @@ import gpulayer as gl
 from gpulayer.sdk.client import Client
 from gpulayer.sdk.connect import Connection
 from gpulayer.sdk.embedded import open_embedded
-from tests.support.items import given, named, opened, pair
+from tests.support.items import given, named, opened, pair, prepare, prepared
+from tests.support.local_home import LocalHome
+from tests.support.programs import Programs
 
 pytestmark = pytest.mark.e2e
 
@@ -30,6 +32,12 @@ def plane() -> Iterator[Client]:
 def executor(plane: Client) -> Iterator[gl.Executor]:
     with gl.Executor(name="call") as made:
         yield made
+
+
+@pytest.fixture
+def programs() -> Iterator[Programs]:
+    with LocalHome() as home:
+        yield Programs(home)
 
 
 class Gate:
@@ -199,3 +207,115 @@ def test_shutdown_may_cancel_what_has_not_begun(plane: Client, gate: Gate) -> No
     gate.open()
     assert first.result(60) == "through"
     executor.shutdown()
+
+
+def test_no_more_calls_run_than_there_are_workers(plane: Client, tmp_path: Path) -> None:
+    gates = []
+    for number in range(4):
+        (tmp_path / str(number)).mkdir()
+        gates.append(Gate(tmp_path / str(number)))
+    with gl.Executor(2, name="turn", cpus=0.1) as executor:
+        futures = [executor.submit(opened, gate.path) for gate in gates]
+        assert [future.running() for future in futures[2:]] == [False, False]
+        with pytest.raises(concurrent.futures.InvalidStateError, match="its turn"):
+            _ = futures[3].job
+        gates[1].open("second")
+        assert futures[1].result(60) == "second"
+        gates[2].open("third")  # it is its turn, although the first one goes on
+        assert futures[2].result(60) == "third"
+        assert len([job for job in plane.jobs() if job.name == "turn"]) <= 2
+        gates[0].open("first")
+        gates[3].open("fourth")
+    assert [future.result(0) for future in futures] == ["first", "second", "third", "fourth"]
+    mapped = gl.Executor(3).map(given, range(5))
+    assert gl.job("last").refresh()["spec"]["array"]["max_parallel"] == 3
+    assert list(mapped) == [0, 1, 2, 3, 4]
+
+
+def test_one_whose_turn_has_not_come_is_cancelled_and_is_no_job(plane: Client, gate: Gate) -> None:
+    before = len(plane.jobs(all=True))
+    executor = gl.Executor(1)
+    first, second, third = (executor.submit(opened, path) for path in (gate.path, "", ""))
+    heard: list[Any] = []
+    second.add_done_callback(heard.append)
+    assert second.cancel()
+    assert second.cancel()
+    assert (second.cancelled(), heard) == (True, [second])
+    assert concurrent.futures.wait([second], 0).done == {second}
+    gate.open()
+    assert (first.result(60), third.result(60)) == ("through", "at once")
+    executor.shutdown()
+    assert len(plane.jobs(all=True)) == before + 2
+
+
+def test_what_cannot_be_submitted_in_its_turn_fails_alone(plane: Client, gate: Gate) -> None:
+    executor = gl.Executor(1)
+    first = executor.submit(opened, gate.path)
+    bad, good = executor.submit(given, 1), executor.submit(given, 2)
+    executor._turns._waiting[0] = (bad, lambda: pytest.fail("it cannot be submitted"))
+    gate.open()
+    assert first.result(60) == "through"
+    assert "cannot be submitted" in str(bad.exception(60))
+    assert good.result(60) == 2
+
+
+@pytest.mark.parametrize("many", [0, -1])
+def test_a_number_of_workers_is_one(many: int) -> None:
+    with pytest.raises(ValueError, match="max_workers must be greater than 0"):
+        gl.Executor(max_workers=many)
+    with pytest.raises(TypeError):
+        gl.Executor(max_workers="4")  # type: ignore[arg-type]
+    with pytest.raises(TypeError):
+        gl.Executor(initializer="prepare")  # type: ignore[arg-type]
+    with pytest.raises(gl.UsageError, match="has no max_tasks_per_child"):
+        gl.Executor(max_tasks_per_child=1)
+
+
+def test_each_process_is_initialized_once_before_its_first_call(plane: Client) -> None:
+    with gl.Executor(initializer=prepare, initargs=(1, {"a"})) as executor:
+        calls = [executor.submit(prepared) for _ in range(3)]
+        assert [call.result(60)[1] for call in calls] == [[(1, {"a"})]] * 3
+        assert executor.submit(prepared, 7).result(60)[1] == [(1, {"a"})]
+        found = list(executor.map(prepared, range(50)))
+    assert [told for _, told in found] == [[(1, {"a"})]] * 50
+    assert len({process for process, _ in found}) < 50, "several calls shared a process"
+
+
+def test_an_initializer_that_raises_fails_the_call(plane: Client) -> None:
+    with gl.Executor(initializer=prepare, initargs=("raise",)) as executor:
+        with pytest.raises(LookupError, match="no such set of data"):
+            executor.submit(prepared).result(60)
+        with pytest.raises(LookupError, match="no such set of data"):
+            list(executor.map(prepared, [1]))
+
+
+def test_an_initializer_that_cannot_be_meant_is_refused_where_it_is_written(plane: Client) -> None:
+    with pytest.raises(gl.UsageError, match="lambda"):
+        gl.Executor(initializer=lambda: None).submit(given, 1)
+    with pytest.raises(gl.UsageError, match=r"initargs\[1\] is a type"):
+        gl.Executor(initializer=prepare, initargs=(1, object))
+
+
+def test_the_program_ends_after_the_last_call_has_had_its_turn(programs: Programs) -> None:
+    said = programs.run("""
+        import gpulayer as gl
+
+        seen = []
+
+        def prepare(word):
+            seen.append(word)
+
+        def write(name):
+            with open(name, "w") as file:
+                file.write(" ".join(seen))
+
+        if __name__ == "__main__":
+            executor = gl.Executor(max_workers=1, initializer=prepare, initargs=("ready",))
+            for name in "abc":
+                executor.submit(write, name)
+    """)
+    assert said == ""
+    home = programs.home
+    for job in home.jobs():
+        assert home.gpulayer("wait", job["id"]).returncode == 0
+    assert [(home.work / name).read_text() for name in "abc"] == ["ready"] * 3

@@ -50,6 +50,8 @@ def entrypoint_of(function: Callable[..., Any]) -> Entrypoint:
     if isinstance(function, BuiltinFunctionType) and isinstance(function.__self__, ModuleType):
         name = f"{function.__self__.__name__}:{function.__name__}"
         return Entrypoint(name, None, ())  # of Python itself, or of what is installed there too
+    if isinstance(function, type) and function.__module__ == "builtins":
+        return Entrypoint(f"builtins:{function.__qualname__}", None, ())  # map(str, ...) is usual
     if not isinstance(function, FunctionType):
         raise _refused(function, "it is not a plain function", "wrap it in a def")
     name = function.__qualname__

@@ -9,28 +9,53 @@ from __future__ import annotations
 
 import concurrent.futures
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from gpulayer.errors import JobError
+from gpulayer.errors import JobError, UsageError
+from gpulayer.runtime.values import Sink
 from gpulayer.sdk.describe import require_known
 from gpulayer.sdk.elements import Element
 from gpulayer.sdk.failures import RemoteError
 from gpulayer.sdk.job import Job
 from gpulayer.sdk.mapped import Map
 from gpulayer.sdk.remote import RemoteFunction
+from gpulayer.sdk.turns import Turns
+from gpulayer.sdk.values import written_value
 
 
 class JobFuture(concurrent.futures.Future[Any]):
     """The future of one call, and its `job`."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self.job = job
+        self._job: Job | None = None
+        self._turn = threading.Lock()
+        self._is_claimed = False
+
+    @property
+    def job(self) -> Job:
+        """Raises InvalidStateError while the call waits for its turn (`max_workers`)."""
+        if self._job is None:
+            raise concurrent.futures.InvalidStateError("it waits for its turn, and is no job yet")
+        return self._job
+
+    def claim(self) -> bool:
+        """Who gets True, once, decides what becomes of it: to be submitted, or cancelled."""
+        with self._turn:
+            is_free, self._is_claimed = not self._is_claimed, True
+            return is_free
+
+    def begin(self, job: Job) -> None:
+        """It is submitted. Called once."""
+        self._job = job
+        job.future().add_done_callback(self.settle)
 
     def cancel(self) -> bool:
         """Whether it will not run: a call that has begun goes on, and `job.cancel()` ends it."""
+        if self._job is None:
+            return self._is_cancelled_now() if self.claim() else self.cancelled()
         if self.done() or self.job.status != "queued":
             return self.cancelled()
         self.job.cancel()
@@ -38,7 +63,9 @@ class JobFuture(concurrent.futures.Future[Any]):
 
     def running(self) -> bool:
         """Whether a worker has it."""
-        return not self.done() and self.job.status in ("scheduled", "running")
+        if self.done() or self._job is None:
+            return False
+        return self._job.status in ("scheduled", "running")
 
     def settle(self, ended: concurrent.futures.Future[Any]) -> None:
         """As its job ended. Called once, by the thread that heard of it."""
@@ -61,16 +88,38 @@ class JobFuture(concurrent.futures.Future[Any]):
 
 
 class Executor(concurrent.futures.Executor):
-    """Runs calls as jobs with the given options, those of `gl.remote`. As many run at one time as
-    there is room for. Any thread may use it; as a context manager it waits for all at its end.
+    """Runs calls as jobs with the given options, those of `gl.remote`. Any thread may use it; as a
+    context manager it waits for all at its end.
+
+    `max_workers`: at most so many of the submitted calls run at one time, and so many of each
+    `map`; without it, as many as there is room for. Calls that wait for their turn are no jobs yet:
+    the program does not end before the last of them is one. `initializer(*initargs)` is called in
+    each process before its first call, which may be its only one; what it raises, that call
+    raises. It must be importable where the functions run, and of a script only for its own.
 
     What a function raised is raised here as the exception that it was, where it is one of Python's
     own, with the job's failure as its `__cause__`; else the failure is raised. Jobs that were
     submitted go on when the program ends without waiting for them.
     """
 
-    def __init__(self, **options: Any) -> None:
+    def __init__(
+        self,
+        max_workers: int | None = None,
+        *,
+        initializer: Callable[..., Any] | None = None,
+        initargs: Sequence[Any] = (),
+        **options: Any,
+    ) -> None:
+        """Raises ValueError, TypeError and UsageError for what cannot be meant."""
+        _require_possible(max_workers, initializer, options)
         require_known(options)
+        self._most = max_workers
+        self._initializer = initializer
+        self._initargs = [
+            written_value(f"initargs[{at}]", value, Sink()).wire
+            for at, value in enumerate(initargs)
+        ]
+        self._turns = Turns(max_workers)
         self._options = options
         self._lock = threading.Lock()
         self._is_open = True
@@ -81,12 +130,12 @@ class Executor(concurrent.futures.Executor):
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> JobFuture:
         """Queue the call as a job. Raises RuntimeError after `shutdown`, and UsageError where the
         function or an argument cannot travel."""
-        function = self._open_for(fn)
-        future = JobFuture(function._submit((args, kwargs)))
+        begin = self._open_for(fn)._prepared((args, kwargs))
+        future = JobFuture()
+        self._turns.add(future, begin)
         with self._lock:
             self._unfinished.add(future)
         future.add_done_callback(self._forget)
-        future.job.future().add_done_callback(future.settle)
         return future
 
     def map(
@@ -102,7 +151,7 @@ class Executor(concurrent.futures.Executor):
         here: the plane hands elements out as fast as they are done.
         """
         function = self._open_for(fn)
-        mapped = function.map(*iterables, progress=False)
+        mapped = function.map(*iterables, progress=False, max_parallel=self._most)
         with self._lock:
             self._maps = [one for one in self._maps if one.job and not one.job.done()] + [mapped]
         return _results(mapped, mapped.elements(timeout=timeout))
@@ -129,12 +178,36 @@ class Executor(concurrent.futures.Executor):
                 raise RuntimeError("cannot schedule new futures after shutdown")
             if fn not in self._functions:
                 known = fn if isinstance(fn, RemoteFunction) else RemoteFunction(fn, {})
-                self._functions[fn] = known.options(**self._options)
+                known = known.options(**self._options)
+                if self._initializer is not None:
+                    known = known._after(self._initializer, self._initargs)
+                self._functions[fn] = known
             return self._functions[fn]
 
     def _forget(self, future: concurrent.futures.Future[Any]) -> None:
         with self._lock:
             self._unfinished.discard(future)
+
+
+_OF_POOLS = {
+    "mp_context": "workers start the processes",
+    "max_tasks_per_child": "each call that is submitted has a process of its own",
+    "thread_name_prefix": "calls run in processes; name= names their jobs",
+}
+"""What pools of processes and threads take, and why it says nothing here."""
+
+
+def _require_possible(most: object, initializer: object, options: Mapping[str, Any]) -> None:
+    for name, why in _OF_POOLS.items():
+        if name in options:
+            raise UsageError("usage", f"gl.Executor has no {name}: its calls are jobs", why=why)
+    if most is not None:
+        if not isinstance(most, int) or isinstance(most, bool):
+            raise TypeError("max_workers must be an int")
+        if most <= 0:
+            raise ValueError("max_workers must be greater than 0")
+    if initializer is not None and not callable(initializer):
+        raise TypeError("initializer must be a callable")
 
 
 def raised(error: BaseException) -> BaseException:

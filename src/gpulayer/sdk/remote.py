@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
 from gpulayer.errors import GPULayerError, UsageError
+from gpulayer.runtime.values import initializer as first
 from gpulayer.sdk.calls import written as calls_of_map
 from gpulayer.sdk.client import Client
 from gpulayer.sdk.connect import current
@@ -34,6 +35,8 @@ class RemoteFunction(Generic[P, R]):
         self._entrypoint = entrypoint_of(function)
         self._function = function
         self._options = options
+        self._first: list[Any] = []
+        """Before the arguments of each call; see `runtime.values.first`."""
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Run it here, as if it were not decorated."""
@@ -101,11 +104,36 @@ class RemoteFunction(Generic[P, R]):
         return spec
 
     def _submit(self, call: Call, *, fail_if_unschedulable: bool = False) -> Job:
+        return self._prepared(call, fail_if_unschedulable=fail_if_unschedulable)()
+
+    def _prepared(self, call: Call, *, fail_if_unschedulable: bool = False) -> Callable[[], Job]:
+        """The call as it is now, its large values sent; what is returned submits it."""
         client, options = self._settled(fail_if_unschedulable=fail_if_unschedulable)
         with Arguments(client._wire) as arguments:
             spec = self._spec(*call, options, arguments)
             arguments.flush()
-        return self._accepted(client, spec, options)
+        return lambda: self._accepted(client, spec, options)
+
+    def _after(self, initializer: Callable[..., Any], wires: list[Any]) -> RemoteFunction[P, R]:
+        """The same function, before the first call of which each process calls `initializer`."""
+        if isinstance(initializer, RemoteFunction):
+            initializer = initializer._function
+        found = entrypoint_of(initializer)
+        if (
+            found.source
+            or self._entrypoint.source
+            or found.file not in (None, self._entrypoint.file)
+        ):
+            raise UsageError(
+                "function-not-importable",
+                f"the initializer '{found.name}' cannot be imported where {self!r} would run",
+                why="of a script, it is one for functions of that script alone",
+                hint="gpulayer help function-not-importable",
+            )
+        name = f"{found.module or found.name.partition(':')[0]}:{initializer.__name__}"
+        made = self.options()
+        made._first = [first(name, wires)]
+        return made
 
     def _submit_array(
         self, calls: Iterable[tuple[Any, ...]], limits: Mapping[str, int]
@@ -151,7 +179,7 @@ class RemoteFunction(Generic[P, R]):
         return {**spec, "inputs": inputs} if inputs else spec
 
     def _workload(self, args: list[Any], kwargs: dict[str, Any]) -> dict[str, Any]:
-        given = {"args": args, "kwargs": kwargs}
+        given = {"args": [*self._first, *args], "kwargs": kwargs}
         return {
             "kind": "function",
             "entrypoint": self._entrypoint.name,

@@ -54,3 +54,8 @@ def test_what_has_no_name_to_import_is_refused(function: object) -> None:
     assert caught.value.code == "function-not-importable"
     assert caught.value.why
     assert caught.value.hint
+
+
+def test_a_class_of_python_itself_is_a_function_as_any() -> None:
+    assert entrypoint_of(str).name == "builtins:str"
+    assert entrypoint_of(str).origin() == {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from .calls import Opened
+from .first import Initialized
 from .folder import FOLDER, FolderSink, FolderSource
 from .limits import NotPortable, TooLarge, Unreadable
 from .naming import Classes
@@ -31,13 +32,17 @@ class TaskValues:
     def __init__(self, name: str, module: types.ModuleType | None) -> None:
         self._classes = Classes(name, module, imports=True)
         self._calls = Opened()
+        self._initialized = Initialized(name, module)
 
     def arguments(
         self, args: list[Any], kwargs: dict[str, Any], inputs: str
     ) -> tuple[list[Any], dict[str, Any]]:
-        """Raises Refused. `inputs`: the job's input folder."""
+        """Raises Refused, and what an initializer does. `inputs`: the job's input folder."""
         source = FolderSource(os.path.join(inputs, FOLDER))
         try:
+            args = self._initialized.rest(
+                args, lambda place, wire: self._argument(place, wire, source)
+            )
             args = self._calls.arguments(args, source, inputs)
         except Unreadable as error:
             raise Refused(
