@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import gpulayer as gl
+from tests.support.items import prepared
 from tests.support.local_home import SECONDS, LocalHome
 
 pytestmark = pytest.mark.e2e
@@ -103,6 +104,32 @@ def test_a_cached_call_is_made_once_and_its_output_is_given_again(home: LocalHom
         failed = home.gpulayer("run", "--cache", "--", "sh", "-c", "echo no; exit 3")
         assert (failed.returncode, failed.stdout) == (3, "no\n")
     assert fails(home) == before + 2
+
+
+def test_a_cached_array_is_run_once_and_a_failed_one_again(home: LocalHome) -> None:
+    line = ("--cache", "--", "sh", "-c", "echo {item}; head -c 9 /dev/urandom | od -An -tx1", ":::")
+    first = home.gpulayer("run", *line, "a", "b")
+    assert home.gpulayer("run", *line, "a", "b").stdout == first.stdout
+    assert home.gpulayer("run", "--array", "%1", *line, "a", "b").stdout == first.stdout
+    assert home.gpulayer("run", *line, "b", "a").stdout != first.stdout
+    bad = ("run", "--cache", "--array", "0-1", "--", "sh", "-c", "echo {index}; exit {index}")
+    before = len(home.jobs())
+    assert [home.gpulayer(*bad).returncode for _ in range(2)] == [1, 1]
+    assert len(home.jobs()) == before + 2
+
+
+def test_a_cached_map_is_the_one_that_ran_before() -> None:
+    with gl.connect(embedded=":memory:"):
+        made = gl.remote(cache=True)(prepared)
+        first = made.map(range(3))
+        processes = list(first)
+        again = made.map(range(3), max_parallel=1)
+        assert first.job is not None
+        assert again.job is not None
+        assert (again.job.cached, again.job.id) == (True, first.job.id)
+        assert list(again) == processes
+        assert list(made.map(range(1, 4))) != processes
+        assert list(made.options(cache="refresh").map(range(3))) != processes
 
 
 def test_a_cached_function_gives_equal_values_and_says_so() -> None:

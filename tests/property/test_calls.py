@@ -40,6 +40,8 @@ RELEVANT: dict[str, Any] = {
     "secrets": st.lists(st.builds(lambda name: {"name": name, "source": "env"}, WORDS), max_size=1),
     "data": st.lists(WORDS, max_size=2, unique=True),
     "outputs": st.lists(WORDS, max_size=2, unique=True),
+    "array": st.builds(lambda count: {"count": count}, st.integers(1, 2))
+    | st.builds(lambda items: {"items": items}, st.lists(WORDS, min_size=1, max_size=2)),
     "resources": st.fixed_dictionaries({}, optional={"gpu_count": st.integers(1, 2)}),
 }  # fmt: skip
 IRRELEVANT: dict[str, Any] = {
@@ -103,3 +105,14 @@ def test_what_a_program_cannot_notice_changes_nothing(
     elsewhere = {**at, "host": "another", "cwd": "/another", "user": "another"}
     assert call_key(a, at, mine) == call_key({**a, **rest}, elsewhere, mine)
     assert call_key(a, at, mine) == call_key(dict(reversed(list(a.items()))), at, mine)
+
+
+def test_a_matrix_in_another_order_is_another_array_and_its_pace_is_not() -> None:
+    def key(**array: Any) -> str:
+        work = {"kind": "command", "command": ["a"]}
+        return call_key({"workload": work, "array": array}, {}, "")
+
+    names = {"a": ["1"], "b": ["2", "3"]}
+    assert key(matrix=names) != key(matrix=dict(reversed(names.items())))
+    assert key(matrix=names) == key(matrix=names, max_parallel=2, max_failures=0)
+    assert len({key(count=2), key(count=2, first=1), key(count=2, step=2)}) == 3

@@ -40,7 +40,17 @@ def call_key(spec: Mapping[str, Any], origin: Mapping[str, Any], owner: str) -> 
         "file": environment.get("file"),
         "devices": {name: resources[name] for name in _DEVICES if resources.get(name)},
     }
+    if spec.get("array"):
+        parts["array"] = _elements(spec["array"])
     return hashlib.sha256(_text(parts).encode()).hexdigest()
+
+
+def _elements(array: Mapping[str, Any]) -> list[Any]:
+    """Which there are and what each is given; not how many at one time. Names of a matrix in their
+    order: it says which element is which."""
+    given = ((key, array.get(key)) for key in ("count", "items", "matrix"))
+    found = [[key, list(v.items()) if key == "matrix" else v] for key, v in given if v is not None]
+    return [*found, array.get("first") or 0, array.get("step") or 1]
 
 
 def names_its_packages(spec: Mapping[str, Any], origin: Mapping[str, Any]) -> bool:

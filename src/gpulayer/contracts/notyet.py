@@ -50,7 +50,6 @@ NOT_YET: dict[str, Callable[[JobSpec], bool]] = {
     ),
     "checkpoint of a distributed job": lambda s: s.checkpoint is not None and _is_distributed(s),
     "cache of a distributed job": lambda s: bool(s.cache) and _is_distributed(s),
-    "cache of an array": lambda s: bool(s.cache) and s.array is not None,
     "array of a distributed job": lambda s: s.array is not None and _is_distributed(s),
     "checkpoint of an array": lambda s: s.array is not None and s.checkpoint is not None,
     "array.items as an artifact": lambda s: s.array is not None and isinstance(s.array.items, str),

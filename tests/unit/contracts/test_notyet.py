@@ -20,7 +20,6 @@ SHELL = {"kind": "command", "command": ["sh", "-c", "python t.py"]}
         (command(array={"count": 1}, checkpoint={"path": "a"}), ["checkpoint of an array"]),
         ({**distributed(), "array": {"count": 1}}, ["array of a distributed job"]),
         ({**distributed(), "checkpoint": {"path": "a"}}, ["checkpoint of a distributed job"]),
-        (command(cache=True, array={"count": 2}), ["cache of an array"]),
         ({**distributed(), "cache": True}, ["cache of a distributed job"]),
         ({**function(), "reuse": True}, ["reuse"]),
         (command(placement={"provisioning": {"release": "keep"}}), ["placement.provisioning"]),
