@@ -103,16 +103,17 @@ class Calls:
         return found[-1]
 
     def templates(self) -> list[int]:
-        """Templates that live; what was forked for a call is in a leaf of its own."""
+        """Templates that live: of each leaf the oldest, beside which a spare may still be."""
         first: dict[str, int] = {}
-        for pid in sorted(self.with_spares(), key=_began):
+        for pid in sorted(filter(is_template, self.with_spares()), key=_began):
             first.setdefault(_leaf(pid), pid)
         return list(first.values())
 
     def with_spares(self) -> list[int]:
-        """Templates, and the children that they have forked for calls to come."""
+        """Templates, and what they have forked, for calls to come as well."""
         assert self.home.process is not None
-        return [pid for pid in processes.children(self.home.process.pid) if is_template(pid)]
+        found = processes.children(self.home.process.pid)
+        return [pid for pid in found if is_template(pid) or "/call." in _leaf(pid)]
 
 
 WAITING = ("its warm process begins with it", "its warm process is still importing")

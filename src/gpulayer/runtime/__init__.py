@@ -13,7 +13,7 @@ Stdlib only, self-contained, any Python from 3.8; one thread wherever it forks.
       launches     request -> what a child needs    envelopes  the worlds of terminals
       visitors     who comes into a task: visits are the commands that they bring
     body         the processes of a task, from fork to proof that none is left
-      spawn, quick from fork to exec, the long and the short way
+      spawn, quick from fork to exec, the long and the short way; `inside` begins in a cgroup
       cgroup       leaves: kill and proof           processes  subreaper, descendants, markers
       hierarchy    our control groups, their mounts memory     what the kernel ended for want of it
       keeper       a body in a process of its own   keeping    that process
@@ -28,7 +28,8 @@ Stdlib only, self-contained, any Python from 3.8; one thread wherever it forks.
     loop         descriptors, timers, signals
     function_runner, daemon, crash                  a function's process; how ours are started
     zygote       a template that has imported, and forks a child per call
-      zygotes      the templates of a supervisor; `zygote_line` speaks to them
+      zygotes      the templates of a supervisor; `zygote_line` speaks to them, `forking` is what
+                   a task has of one
       zygote_keys  which calls may share one
 
 The supervisor is the authority on what runs: a task is over when it says so, and it says so only

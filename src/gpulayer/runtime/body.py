@@ -82,15 +82,14 @@ class Body:
         if self.leader >= 0:
             self._loop.after(0, self._born)
         else:
-            enter = self._leaf.join if self._leaf else _stay
-            self.leader, self._news = spawn.spawn(self._launch, enter)
+            self.leader, self._news = spawn.spawn(self._launch, self._leaf)
             self._loop.watch(self._news, READ, self._read_news)
         self._children.watch(self.leader, self._waited)
 
     def _start_at_once(self) -> int:
         """A leader that runs already; -1 where it must be forked and waited for."""
         forking = self._launch.forking
-        if forking is not None and (pid := forking.start(self._launch, self._leaf)) >= 0:
+        if forking is not None and (pid := forking.start(self._launch)) >= 0:
             return pid
         if self._quick.suits(self._launch, self._leaf):
             return self._quick.spawn(self._launch, self._leaf)
@@ -265,10 +264,6 @@ class Body:
         if self._leaf is not None and self._leaf.out_of_memory():
             return True
         return memory.kills(everywhere=self._launch.has_container) > self._memory_kills
-
-
-def _stay() -> None:
-    """A keeper's job stays where the keeper is."""
 
 
 def _foreground(terminal: int) -> int:

@@ -8,6 +8,7 @@ A leaf needs no controller. Where the hierarchy can't be written there are none,
 
 from __future__ import annotations
 
+import functools
 import os
 import select
 import signal
@@ -22,6 +23,7 @@ class Leaf:
 
     def __init__(self, path: str) -> None:
         self.path = path
+        self._was_killed = False
         try:
             os.mkdir(path)
         except FileExistsError:
@@ -35,6 +37,16 @@ class Leaf:
         """Puts the calling process, and all that it forks from now on, into the box."""
         os.write(self.procs, b"0")
 
+    def fork(self) -> int:
+        """As `os.fork`, the child in the box; -1 where a child has to join by itself. It must do no
+        more than exec or fork: see `inside`."""
+        if self._was_killed or not _may_begin_inside(os.path.dirname(self.path)):
+            return -1  # Linux takes a child that begins in what was killed once for a survivor
+        return _begun_inside(self)
+
+    def open_folder(self) -> int:
+        return os.open(self.path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+
     def is_populated(self) -> bool:
         """Whether anything lives inside. Reading re-arms the priority event of `events`."""
         return b"populated 1" in os.pread(self.events, 4096, 0)
@@ -44,6 +56,7 @@ class Leaf:
 
     def kill(self) -> None:
         """Ends all that is inside; `is_populated` proves it."""
+        self._was_killed = True
         _kill(self.path)
 
     def out_of_memory(self) -> bool:
@@ -77,6 +90,33 @@ def find_parent(label: str) -> str | None:
             _tidy(os.path.dirname(parent), os.path.basename(parent))
             return parent
     return None
+
+
+@functools.cache
+def _may_begin_inside(parent: str) -> bool:
+    """Tried out once: an old kernel, a filter of calls and a past of our own cgroup forbid it."""
+    probe = Leaf(os.path.join(parent, "probe"))
+    try:
+        pid = _begun_inside(probe)
+        if pid == 0:
+            os._exit(0)
+        return pid > 0 and os.waitpid(pid, 0)[1] == 0
+    finally:
+        probe.close()
+
+
+def _begun_inside(leaf: Leaf) -> int:
+    try:
+        from gpulayer.runtime import inside  # ctypes, for the first that needs it
+    except (ImportError, AttributeError):
+        return -1
+    folder = leaf.open_folder()
+    try:
+        return inside.fork(folder)
+    except OSError:
+        return -1
+    finally:
+        os.close(folder)
 
 
 def open_own_list(leaves: str) -> int:

@@ -3,7 +3,8 @@
 Nothing is copied and no Python runs in the child: 0.8 ms against 1.6. In a process with one thread
 the folder, the cgroup and some soft limits are ours to change around the call. What can't be put
 back (priorities, hard limits, ignored signals, a terminal's foreground) takes the long way,
-`gpulayer.runtime.spawn`; so does what may hang, since the parent waits for the exec.
+`gpulayer.runtime.spawn`; so does what may hang, since the parent waits for the exec; and the first
+start after a while, for which the way through its cgroup takes longer (see `inside`).
 
 `_posixsubprocess` is what `subprocess` itself calls; its arguments are those of CPython 3.11 on,
 and older ones take the long way. Not `os.posix_spawn`: glibc leaves signals 32 and 33 ignored
@@ -16,6 +17,7 @@ import errno
 import os
 import resource
 import sys
+import time
 from importlib import import_module
 
 from gpulayer.runtime import spawn
@@ -32,6 +34,9 @@ if TYPE_CHECKING:
 _IS_KNOWN = sys.implementation.name == "cpython" and (3, 11) <= sys.version_info[:2] <= (3, 14)
 _fork_exec: Any = import_module("_posixsubprocess").fork_exec if _IS_KNOWN else None
 
+BUSY_SECONDS = 0.02
+"""After so long without a start, a move into a cgroup waits longer than the long way takes."""
+
 _MOVABLE = ("NOFILE", "CORE", "STACK", "MEMLOCK", "SIGPENDING", "MSGQUEUE")
 """Soft limits that can be other than ours for an instant without harm to us."""
 
@@ -45,10 +50,13 @@ class Quick:
         self._limits = dict(_own_limits())
         """As at our start: nothing changes them but a spawn, which puts them back."""
         self.mounts = Mounts()
+        self._asked_at = 0.0
 
     def suits(self, launch: Launch, leaf: Leaf | None) -> bool:
+        before, self._asked_at = self._asked_at, time.monotonic()
         return (
             _IS_KNOWN
+            and (leaf is None or self._asked_at < before + BUSY_SECONDS)
             and launch.controls < 0
             and not launch.ignored
             and (leaf is None or self._home >= 0)

@@ -107,9 +107,8 @@ class Roster:
         except OSError as error:
             raise _not_begun(error) from error
         crash.point("supervisor-intent")
-        leaf = task = None
+        task = None
         try:
-            leaf = cgroup.Leaf(leaf_path) if leaf_path else None
             task = Task(
                 self._loop,
                 self.children,
@@ -122,10 +121,8 @@ class Roster:
             )
             if "warm" in request and self._leaves is not None:
                 task.zygotes = self._zygotes_now(self._leaves)
-            task.begin(envelope, attach, leaf)
+            task.begin(envelope, attach, leaf_path)
         except Exception as error:
-            if leaf is not None:
-                leaf.close()
             if task is not None:
                 task.forget()
             remove_files(stem)

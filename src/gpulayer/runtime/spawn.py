@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from typing import Any, NoReturn
 
-    from gpulayer.runtime.zygotes import Forking
+    from gpulayer.runtime.cgroup import Leaf
+    from gpulayer.runtime.forking import Forking
 # `_signal` beside `signal`: the public calls make an enum of every number, 0.3 ms a fork.
 
 SHELL = b"/bin/sh"
@@ -78,16 +79,21 @@ class SpawnError(Exception):
         self.errno = number
 
 
-def spawn(launch: Launch, enter: Callable[[], object]) -> tuple[int, int]:
-    """Forks and returns (pid, descriptor). Reading that to its end gives nothing once the job's
-    program runs, else what `failure` understands. `enter` is called first in the child."""
+def spawn(
+    launch: Launch, leaf: Leaf | None, enter: Callable[[], object] | None = None
+) -> tuple[int, int]:
+    """Forks, into the leaf where there is one, and returns (pid, descriptor). Reading that to its
+    end gives nothing once the job's program runs, else what `failure` understands. `enter` is
+    called first in the child."""
     reader, writer = os.pipe()
     parent = os.getpid()
     before = block_signals()
     try:
-        pid = os.fork()
+        pid = leaf.fork() if leaf is not None else -1
+        is_inside = pid >= 0
+        pid = pid if is_inside else os.fork()
         if pid == 0:
-            _child(launch, enter, parent, writer)
+            _child(launch, None if is_inside else leaf, enter, parent, writer)
     finally:
         restore_signals(before)
     os.close(writer)
@@ -137,9 +143,18 @@ def withstand(signums: Iterable[int]) -> None:
         _signal.signal(signum, _do_nothing)
 
 
-def _child(launch: Launch, enter: Callable[[], object], parent: int, report: int) -> NoReturn:
+def _child(
+    launch: Launch,
+    leaf: Leaf | None,
+    enter: Callable[[], object] | None,
+    parent: int,
+    report: int,
+) -> NoReturn:
     try:
-        enter()
+        if leaf is not None:
+            leaf.join()
+        if enter is not None:
+            enter()
         if os.getppid() != parent:
             os._exit(1)  # killed meanwhile: whoever sweeps the box may already have looked
         _become(launch)

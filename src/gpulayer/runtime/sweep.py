@@ -29,7 +29,9 @@ def sweep(home: str) -> int:
                 from gpulayer.runtime.outside import end_now
 
                 end_now(intent)
-        return sum(end(intent) for intent in intents)
+        # All of them: what was forked for a call to come is named in no intent.
+        boxes = {os.path.dirname(intent["leaf"]) for intent in intents if intent.get("leaf")}
+        return sum(map(cgroup.end_leaves, boxes)) + sum(end(intent) for intent in intents)
     finally:
         lock.release()
 

@@ -28,12 +28,13 @@ if TYPE_CHECKING:
     from typing import Any
 
     from gpulayer.runtime.attaches import Attach
+    from gpulayer.runtime.forking import Forking
     from gpulayer.runtime.loop import Loop, Timer
     from gpulayer.runtime.plumbing import Source
     from gpulayer.runtime.processes import Children
     from gpulayer.runtime.quick import Quick
     from gpulayer.runtime.rank_lines import RankLines
-    from gpulayer.runtime.zygotes import Forking, Zygotes
+    from gpulayer.runtime.zygotes import Zygotes
 
 RECORD_SECONDS = 1.0
 """Between two tries to write an end to a disk that refuses it."""
@@ -78,6 +79,7 @@ class Task:
         self._lines: dict[Source, RankLines] = {}
         self._deadline: Timer | None = None
         self._body: Body | Keeper
+        self._leaf: cgroup.Leaf | None = None
         self._isig = True
         self._is_forgotten = False
         self.visits: dict[str, Callable[[dict[str, Any]], object]] = {}
@@ -110,16 +112,14 @@ class Task:
         why = self._forking.why if self._forking else "nothing here holds a forked process"
         return {"cold": why}
 
-    def begin(
-        self, envelope: dict[str, Any], attach: Attach | None, leaf: cgroup.Leaf | None
-    ) -> None:
+    def begin(self, envelope: dict[str, Any], attach: Attach | None, leaf_path: str | None) -> None:
         """Forks. OSError and SpawnError where that can't be; then nothing of it is left running."""
         shape = attach.request if attach else None
         stdin = plumbing.standard_input(self._request.get("stdin"), attach)
         self._plumbing = plumbing.lay(shape, stdin, self._request.get("pipes") or ())
         try:
             redactors = [launches.redactor(self._request) for _ in self._plumbing.sources]
-            self._body = self._make_body(envelope, leaf)
+            self._body = self._make_body(envelope, leaf_path)
             self._ladder = Ladder(self._loop, self._body)
             self._birth.reserve()
             crash.point("supervisor-birth")
@@ -127,8 +127,11 @@ class Task:
             crash.point("supervisor-forked")
         except BaseException:
             self._plumbing.close()
+            if self._forking is not None:
+                self._forking.give_up()
+            if self._leaf is not None:
+                self._leaf.close()
             raise
-        self._leaf = leaf
         self._plumbing.close_job_ends()
         self._attach = attach
         if attach is not None:
@@ -208,13 +211,17 @@ class Task:
         self._segment.close()
         remove_files(self._stem)
 
-    def _make_body(self, envelope: dict[str, Any], leaf: cgroup.Leaf | None) -> Body | Keeper:
+    def _make_body(self, envelope: dict[str, Any], leaf_path: str | None) -> Body | Keeper:
         pipes = self._plumbing
         launch = launches.launch(self._request, envelope, pipes.environ)
         launch.stdin, launch.stdout, launch.stderr = pipes.job
         launch.controls = pipes.controls
         if self.zygotes is not None:
             launch.forking = self._forking = self.zygotes.forking(self._request, launch)
+            self._leaf = self._forking.take_leaf()
+        if self._leaf is None and leaf_path is not None:
+            self._leaf = cgroup.Leaf(leaf_path)
+        leaf = self._leaf
         if leaf is not None and pipes.controls < 0:
             return Body(self._loop, self._children, launch, leaf, self._quick, self._report)
         post = Post(launch, pipes, leaf, self._stem, self._request)

@@ -77,7 +77,7 @@ class Visits:
             leaf = cgroup.Leaf(os.path.join(self._leaf.path, f"visit-{self._count}"))
         visit = Visit(str(request["visit"]), leaf, os.fsencode(request.get("mark") or ""))
         try:
-            visit.pid, visit.news = spawn.spawn(launch, leaf.join if leaf else _stay)
+            visit.pid, visit.news = spawn.spawn(launch, leaf)
         except OSError:
             if leaf is not None:
                 leaf.close()
@@ -204,7 +204,3 @@ def _send(pid: int, signum: int) -> None:
             return
         except (ProcessLookupError, PermissionError):
             continue
-
-
-def _stay() -> None:
-    """In the keeper's own surroundings."""

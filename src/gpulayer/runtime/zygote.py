@@ -7,14 +7,16 @@ length in four bytes: down a `marshal`ed object, up a word and a text.
 
     down  {environ, preload, sys_path, runner}            once: what it shall be
     up    ready BYTES | refused WHY
-    down  {} + [stdin, stdout, stderr, folder, leaf, gate]    one call
+    down  {} + [leaf]                                     of the next call
+    down  {} + [stdin, stdout, stderr, folder, gate]      the call
     up    pid PID | stale WHY                             `stale`: it must not be used any more
 
 The child of a call is forked before the call comes, since that takes longest: a spare, which reads
 the socket in the template's place. It is forked twice, so that it becomes its supervisor's own
-child (a subreaper). With a call it enters the call's leaf, then answers. At the gate, a socket, it
-is told {argv, environ}, and runs nothing of the user's before; a gate that closes ends it. So
-nothing of a call ever reaches the template. At the end of its socket the template leaves.
+child (a subreaper), and enters the call's leaf, which takes long as well. With a call it answers.
+At the gate, a socket, it is told {argv, environ}, and runs nothing of the user's before; a gate
+that closes ends it. So nothing of a call ever reaches the template. At the end of its socket the
+template leaves.
 """
 
 from __future__ import annotations
@@ -49,7 +51,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 SIZE_BYTES = 4
-DESCRIPTORS = 6
+DESCRIPTORS = 5
 
 
 def main() -> None:
@@ -149,13 +151,15 @@ class Template:
 
     def await_call(self, sock: Any, link: Any) -> list[int]:
         """In the spare: the descriptors of its call, once its supervisor knows that it has it."""
+        (leaf,) = _receive(sock)[1]
+        os.write(leaf, b"0")
+        os.close(leaf)
         fds = _receive(sock)[1]
         try:
             self.look((link.fileno(), *fds))
         except imports.Unsafe as why:
             _send(sock, "stale", str(why))
             os._exit(0)
-        os.write(fds[4], b"0")
         _send(sock, "pid", str(os.getpid()))
         link.send(b"1")
         link.close()
@@ -167,12 +171,12 @@ class Template:
         for target in (0, 1, 2):
             os.dup2(fds[target], target)
         os.fchdir(fds[3])
-        for fd in (*fds[:5], self._control):
+        for fd in (*fds[:4], self._control):
             os.close(fd)
         child.open_streams()
         self._reseed()
         imports.forget_listings()
-        call, _ = _receive(_socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, fds[5]))
+        call, _ = _receive(_socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, fds[4]))
         child.set_environ(call["environ"])
         self._settle(call, [os.fsdecode(word) for word in call["argv"]])
 

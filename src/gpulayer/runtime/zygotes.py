@@ -16,6 +16,7 @@ import socket
 import time
 
 from gpulayer.runtime import cgroup, crash, spawn, zygote_line
+from gpulayer.runtime.forking import Forking
 from gpulayer.runtime.loop import READ
 from gpulayer.runtime.zygote_keys import MOST, Bounds, Shared, obstacle, shared, with_site
 
@@ -27,7 +28,8 @@ if TYPE_CHECKING:
     from gpulayer.runtime.mounts import Mounts
     from gpulayer.runtime.processes import Children
 
-PREFIX = "zygote."
+PREFIX, NEXT = "zygote.", "call."
+"""Of the leaves: of templates, and of what each forks."""
 IMPORT_SECONDS = 300.0
 REFUSED_SECONDS = 600.0
 """How long a template that could not be is not tried again."""
@@ -42,28 +44,6 @@ SITE = os.path.join(_HERE, "zygote_site")
 """What makes a template of a Python that runs scripts."""
 
 
-class Forking:
-    """How one task begins: `start` returns its leader, or -1 where it must start cold. `why` says
-    why it did; nothing where it was forked."""
-
-    def __init__(
-        self, zygotes: Zygotes, zygote: Zygote | None, why: str, script: Any = None
-    ) -> None:
-        self._zygotes = zygotes
-        self._zygote = zygote
-        self._script = script
-        self.why = why
-
-    def start(self, launch: spawn.Launch, leaf: cgroup.Leaf | None) -> int:
-        """SpawnError where its folder is gone, as a cold start would say."""
-        if self._zygote is None or leaf is None:
-            return -1
-        pid = self._zygotes.fork(self._zygote, launch, leaf, self._script)
-        if pid < 0:
-            self.why = self._zygote.why
-        return pid
-
-
 class Zygote:
     """One template. `why`: what ended it, or why it must not be used."""
 
@@ -72,6 +52,8 @@ class Zygote:
         self.sock = sock
         self.pid = pid
         self.leaf = leaf
+        self.next: cgroup.Leaf | None = None
+        """Of its next call."""
         self.used_at = now
         self.ready = False
         self.is_over = False
@@ -120,23 +102,30 @@ class Zygotes:
         self._see(wanted.key)
         return Forking(self, None, "its warm process begins with it")
 
+    def take_leaf(self, zygote: Zygote) -> cgroup.Leaf | None:
+        """Of its next call; None where it can have none."""
+        self._lay_next(zygote)
+        leaf, zygote.next = zygote.next, None
+        return leaf
+
     def fork(
         self, zygote: Zygote, launch: spawn.Launch, leaf: cgroup.Leaf, script: Any = None
     ) -> int:
         """A leader that is past its gate, or -1: then nothing of the job ran. This process waits
-        for it, as it does for an exec."""
+        for it, as it does for an exec. `leaf`: what was taken for the call."""
         if zygote.is_over:
+            leaf.kill()  # the process that waited there
             return -1
         folder = self._open_folder(launch)
         gate, theirs = socket.socketpair()
         try:
-            fds = [launch.stdin, launch.stdout, launch.stderr, folder, leaf.procs, theirs.fileno()]
+            fds = [launch.stdin, launch.stdout, launch.stderr, folder, theirs.fileno()]
             pid, zygote.why = zygote_line.ask(zygote.sock, fds)
             theirs.close()
             crash.point("zygote-forked")
             if pid < 0 or not zygote_line.open_gate(gate, launch, script):
                 zygote.why = zygote.why or "its forked process does not answer"
-                self._refuse(zygote) if zygote.forks == 0 else self._end(zygote)
+                self._refuse(zygote) if zygote.forks == 0 else self.end(zygote)
                 leaf.kill()  # a child may wait there, at a gate that will not open
                 return -1
             crash.point("zygote-opened")
@@ -149,15 +138,31 @@ class Zygotes:
         self._living[zygote.key] = self._living.pop(zygote.key)
         if zygote.forks >= FORKS:
             zygote.why = "its warm process has served long enough"
-            self._end(zygote)
+            self.end(zygote)
+        else:
+            self._loop.after(0, lambda: self._lay_next(zygote))
         return pid
+
+    def _lay_next(self, zygote: Zygote) -> None:
+        """Have it wait for its next call in the leaf of that. Twice-safe."""
+        if zygote.is_over or zygote.next is not None:
+            return
+        self._count += 1
+        try:
+            zygote.next = cgroup.Leaf(os.path.join(self._leaves, f"{NEXT}{self._count}"))
+            zygote_line.send(zygote.sock, {}, [zygote.next.procs])
+        except OSError:
+            zygote.why = zygote.why or "its warm process was killed"
+            self.end(zygote)
 
     def close(self) -> None:
         """Ends them all, and waits until nothing of them lives."""
         for zygote in list(self._living.values()):
-            self._end(zygote)
+            self.end(zygote)
         for zygote in list(self._ending.values()):
             cgroup.end_leaf(zygote.leaf.path)
+            if zygote.next is not None:
+                cgroup.end_leaf(zygote.next.path)
 
     def _obstacle(self, launch: spawn.Launch) -> str:
         if launch.controls >= 0:
@@ -176,7 +181,7 @@ class Zygotes:
         if wanted.key in self._living:
             return
         while len(self._living) >= MOST:
-            self._end(next(iter(self._living.values())))
+            self.end(next(iter(self._living.values())))
         self._count += 1
         ours, theirs = socket.socketpair()
         leaf = None
@@ -184,7 +189,7 @@ class Zygotes:
         try:
             leaf = cgroup.Leaf(os.path.join(self._leaves, f"{PREFIX}{self._count}"))
             made = _template_launch(launch, wanted, warm, theirs.fileno(), sink)
-            pid, news = spawn.spawn(made, lambda: self._enter(leaf))
+            pid, news = spawn.spawn(made, leaf, self._die_with_it)
             os.close(news)  # one that can't begin is seen by its end
         except OSError:
             ours.close()
@@ -211,10 +216,8 @@ class Zygotes:
         self._loop.watch(ours.fileno(), READ, lambda: self._hear(zygote))
         self._watch_time()
 
-    def _enter(self, leaf: cgroup.Leaf | None) -> None:
-        """In the child: into its leaf, and never past its supervisor's end (prctl(2))."""
-        if leaf is not None:
-            leaf.join()
+    def _die_with_it(self) -> None:
+        """In the child: never past its supervisor's end (prctl(2))."""
         self._prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
 
     def _hear(self, zygote: Zygote) -> None:
@@ -236,16 +239,17 @@ class Zygotes:
             zygote.why = f"what it imports takes more than {most >> 20} MiB"
             self._refuse(zygote)
             return
+        self._lay_next(zygote)
         while sum(z.bytes for z in self._living.values()) > most:
-            self._end(next(z for z in self._living.values() if z is not zygote))
+            self.end(next(z for z in self._living.values() if z is not zygote))
 
     def _refuse(self, zygote: Zygote) -> None:
         while len(self._refused) >= KNOWN:
             del self._refused[next(iter(self._refused))]
         self._refused[zygote.key] = time.monotonic() + REFUSED_SECONDS, zygote.why
-        self._end(zygote)
+        self.end(zygote)
 
-    def _end(self, zygote: Zygote) -> None:
+    def end(self, zygote: Zygote) -> None:
         """Twice-safe. It is over when it has been waited for."""
         if zygote.is_over:
             return
@@ -256,14 +260,18 @@ class Zygotes:
         self._loop.unwatch(zygote.sock.fileno())
         zygote.sock.close()
         zygote.leaf.kill()
+        if zygote.next is not None:
+            zygote.next.kill()
 
     def _gone(self, zygote: Zygote) -> None:
         if not zygote.ready and not zygote.is_over:
             self._hear(zygote)  # its last words may still wait in the socket
         zygote.why = zygote.why or "its warm process was killed"
-        self._end(zygote)
+        self.end(zygote)
         self._ending.pop(zygote.pid, None)
         zygote.leaf.close()
+        if zygote.next is not None:
+            zygote.next.close()
 
     def _watch_time(self) -> None:
         if self._looking is None:
@@ -277,7 +285,7 @@ class Zygotes:
                 zygote.why = "its warm process did not come to an end with importing"
                 self._refuse(zygote)
             elif zygote.ready and now > zygote.used_at + self._bounds.idle_seconds:
-                self._end(zygote)
+                self.end(zygote)
         if self._living:
             self._watch_time()
 
