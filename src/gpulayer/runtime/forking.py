@@ -1,13 +1,33 @@
-"""How one task begins that may be forked from a template; see `zygotes`."""
+"""A template process as its supervisor has it, and how one task is forked from it. The rules are in
+`zygotes`."""
 
 from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import socket
     from typing import Any
 
     from gpulayer.runtime import cgroup, spawn
-    from gpulayer.runtime.zygotes import Zygote, Zygotes
+    from gpulayer.runtime.zygotes import Zygotes
+
+
+class Zygote:
+    """One template. `why`: what ended it, or why it must not be used."""
+
+    def __init__(self, key: str, sock: socket.socket, pid: int, leaf: cgroup.Leaf, now: float):
+        self.key = key
+        self.sock = sock
+        self.pid = pid
+        self.leaf = leaf
+        self.next: cgroup.Leaf | None = None
+        """Of its next call."""
+        self.used_at = now
+        self.ready = False
+        self.is_over = False
+        self.why = ""
+        self.forks = 0
+        self.bytes = 0
 
 
 class Forking:

@@ -160,9 +160,12 @@ class Template:
         except imports.Unsafe as why:
             _send(sock, "stale", str(why))
             os._exit(0)
-        _send(sock, "pid", str(os.getpid()))
-        link.send(b"1")
+        try:
+            link.send(b"1")
+        except OSError:
+            os._exit(1)  # nobody forks any more: its supervisor has not heard of it
         link.close()
+        _send(sock, "pid", str(os.getpid()))
         return fds
 
     def become(self, fds: list[int]) -> None:

@@ -16,7 +16,7 @@ import socket
 import time
 
 from gpulayer.runtime import cgroup, crash, spawn, zygote_line
-from gpulayer.runtime.forking import Forking
+from gpulayer.runtime.forking import Forking, Zygote
 from gpulayer.runtime.loop import READ
 from gpulayer.runtime.zygote_keys import MOST, Bounds, Shared, obstacle, shared, with_site
 
@@ -42,24 +42,6 @@ _HERE = os.path.dirname(os.path.abspath(__file__))
 PROGRAM = os.path.join(_HERE, "zygote.py")
 SITE = os.path.join(_HERE, "zygote_site")
 """What makes a template of a Python that runs scripts."""
-
-
-class Zygote:
-    """One template. `why`: what ended it, or why it must not be used."""
-
-    def __init__(self, key: str, sock: socket.socket, pid: int, leaf: cgroup.Leaf, now: float):
-        self.key = key
-        self.sock = sock
-        self.pid = pid
-        self.leaf = leaf
-        self.next: cgroup.Leaf | None = None
-        """Of its next call."""
-        self.used_at = now
-        self.ready = False
-        self.is_over = False
-        self.why = ""
-        self.forks = 0
-        self.bytes = 0
 
 
 class Zygotes:
