@@ -30,10 +30,19 @@ def figures(environ: dict[str, str]) -> Iterator[Figure]:
             yield Figure(f"one command, {name}", call * 1000, "ms", 200, 3.0 if place else None)
             rate = batch(partial(_many, client), COMMANDS)
             yield Figure(f"1,000 x true, {name}", rate, "/s", 3, 600.0)
+            rate = batch(partial(_array, client), COMMANDS)
+            budget = 1000.0 if place else 700.0
+            yield Figure(f"1,000 x true as one array, {name}", rate, "/s", 3, budget)
 
 
 def _one(client: gl.Client) -> None:
     client.submit(["true"]).wait()
+
+
+def _array(client: gl.Client) -> None:
+    work = {"kind": "command", "command": ["true"]}
+    (job,) = client.submit_specs([{"workload": work, "array": {"count": COMMANDS}}])
+    job.wait()
 
 
 def _many(client: gl.Client) -> None:

@@ -24,10 +24,11 @@ MEASURES = {
     for measure in (
         Measure("call", "one call of a function, to its value", "ms", "function"),
         Measure("map", "10,000 no-op calls through one map", "/s", "function"),
-        Measure("submits", "10,000 no-op calls, each submitted by itself", "/s", "function"),
+        Measure("submits", "no-op calls, each submitted by itself", "/s", "function"),
         Measure("fresh", "one call in a process of its own", "ms", "process"),
         Measure("command", "one `true`, until its end is seen", "ms", "command"),
-        Measure("commands", "1,000 `true`", "/s", "command"),
+        Measure("commands", "1,000 `true`, given out together", "/s", "command"),
+        Measure("jobs", "1,000 `true`, each a job of its own", "/s", "command"),
         Measure("cold", "nothing running, to the first result", "ms", "function"),
         Measure("help", "its command line's `--help`", "ms", "-"),
         Measure("memory", "idle, all processes (PSS)", "MiB", "-"),

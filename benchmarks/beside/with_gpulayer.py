@@ -23,13 +23,15 @@ def main(place: str) -> None:
 
     noop = gl.remote(telling.noop)
     true = {"workload": {"kind": "command", "command": telling.TRUE}}
+    thousand = {**true, "array": {"count": 1000}}
     with gl.connect(embedded=":memory:" if place == "embedded" else False) as client:
         noop.remote(0)
         telling.cold(BEGUN)
         telling.memory(one["pid"] for one in said("doctor", "--json")["processes"])
         telling.call("call", lambda: noop.remote(0), 100)
         telling.call("command", lambda: client.submit(telling.TRUE).wait(), 100)
-        telling.rate("commands", lambda: gl.gather(*client.submit_specs([true] * 1000)), 1000)
+        telling.rate("commands", lambda: client.submit_specs([thousand])[0].wait(), 1000)
+        telling.rate("jobs", lambda: gl.gather(*client.submit_specs([true] * 1000)), 1000)
         telling.rate("map", lambda: list(noop.map(range(10_000))), 10_000, 1)
         telling.rate("submits", lambda: gl.gather(*[noop.submit(i) for i in range(1000)]), 1000, 1)
     said("stop", "--force", "--json")
