@@ -1,5 +1,6 @@
 """Any order of things keeps the laws of arrays: each element ends once, the counts are those of the
-states, no more than allowed run at one time, and once the faults stop every array ends."""
+states, no more than allowed run at one time, and once the faults stop every array ends. With
+workers that take runs of elements, and with others."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ import pytest
 from gpulayer.contracts.states import TERMINAL_JOB_STATES
 from tests.property.test_lifecycle import _LIKELY, _RARE, World
 
-SEEDS = 60
+SEEDS = 40
 STEPS = 60
 
 
@@ -23,12 +24,15 @@ class Arrays(World):
             return
         limits = {"max_parallel": 1 + a % 3} if a % 2 else {}
         limits |= {"max_failures": a % 4} if b % 3 == 0 else {}
-        count, step = 1 + (a * 7 + b) % 9, 1 + b % 2
+        count, step = (1 + (a * 7 + b) % 9) * (1 + 3 * self.takes_runs), 1 + b % 2
+        # A command keeps a folder of its own, so its elements go one by one.
+        call = {"workload": {"kind": "function", "entrypoint": "m:f"}} if b % 5 else {}
         self.env.submit(
             retries=b % 3,
             retry_on=(("failed", "worker_lost", "timed_out")[a % 3],),
             priority=a % 2,
             array={"count": count, "first": a % 5, "step": step, **limits},
+            **call,
         )
 
     def again(self, a: int, b: int) -> None:
@@ -37,10 +41,15 @@ class Arrays(World):
             self.env.plane.retry(ended[a % len(ended)]["id"]).result(0)
 
 
+class Runs(Arrays):
+    takes_runs = True
+
+
+@pytest.mark.parametrize("kind", [Arrays, Runs])
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_arrays_keep_the_laws_and_end(seed: int) -> None:
+def test_arrays_keep_the_laws_and_end(seed: int, kind: type[Arrays]) -> None:
     draw = random.Random(seed)
-    world = Arrays(seed)
+    world = kind(seed)
     with world.env as env:
         verbs = (*_LIKELY, *_LIKELY, *_RARE, "again")
         for _ in range(STEPS):

@@ -28,11 +28,14 @@ _RARE = ("cancel", "beat", "late", "lose", "time", "time", "new_worker", "new_ag
 class World:
     """An `Env` with two small workers, and a network that may hold reports back."""
 
+    takes_runs = False
+    """Its workers do, of elements."""
+
     def __init__(self, seed: int) -> None:
         self.env = Env(seed=seed)
         self.held_back: list[tuple[EnvWorker, Report]] = []
-        self.env.worker("w1", cores=1, gpus=seed % 3)
-        self.env.worker("w2", cores=1, gpus=1)
+        self.env.worker("w1", cores=1, gpus=seed % 3, takes_runs=self.takes_runs)
+        self.env.worker("w2", cores=1, gpus=1, takes_runs=self.takes_runs)
 
     def step(self, verb: str, a: int, b: int) -> None:
         getattr(self, verb)(a, b)
@@ -122,7 +125,7 @@ class World:
 
     def heal(self) -> None:
         """Faults stop: workers come back, and do well whatever they are given."""
-        self.env.worker("healer", cores=8, gpus=2)
+        self.env.worker("healer", cores=8, gpus=2, takes_runs=self.takes_runs)
         for _ in range(60):
             for n, worker in enumerate(self.env.workers.values()):
                 self.beat(n, 0)

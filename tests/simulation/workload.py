@@ -180,6 +180,7 @@ class Clients:
         spec["retry"] = {"max_attempts": rng.choice((1, 1, 2, 3)), "retry_on": retry_on}
         spec["array"] = {"count": rng.choice((3, 12, 30)), "step": rng.choice((1, 3))}
         spec["array"] |= {"max_failures": rng.randrange(6)} if rng.random() < 0.5 else {}
+        spec["array"] |= {"max_parallel": 1 + number % 3} if number % 4 == 1 else {}
         return spec
 
     def _small(self, number: int) -> dict[str, Any]:

@@ -69,7 +69,6 @@ def test_an_array_is_in_the_queue_as_one_and_open_until_it_has_ended(store: Stor
         {"waiting": 2, "live": 2},
         {"waiting": -1, "live": 4},
         {"returned": 4},
-        {"waiting": 0, "live": 3},
         {"next": 0},
     ],
 )

@@ -187,6 +187,24 @@ def test_a_database_of_the_first_schema_is_brought_up_to_date(path: str):
     store.close()
 
 
+def test_an_array_of_an_older_schema_keeps_its_limit_and_may_go_out_in_runs(path: str):
+    connection = open_writer(path)
+    migrate(connection, path, schema_files()[:10])
+    connection.execute("PRAGMA foreign_keys = OFF")
+    connection.execute("INSERT INTO arrays VALUES ('a', 7, 1, 0, 0, 0, 0, 0, 1, 0, 2, 3, 0.5)")
+    connection.commit()
+    connection.close()
+    store = Store(path)
+    with store.read() as reader:
+        progress = reader.progress(JobId("a"))
+    assert progress == Progress(JobId("a"), 7, 1, next=1, max_parallel=2, max_failures=3, pace=0.5)
+    more = dataclasses.replace(progress, waiting=0, live=8, next=8)
+    assert store.write(lambda tx: tx.apply(Changes(progress=(more,)))).result()
+    with store.read() as reader:
+        assert reader.progress(JobId("a")) == more
+    store.close()
+
+
 @pytest.mark.parametrize(
     "text", [b"not a database at all" * 100, b"SQLite format 3\x00" + b"\xff" * 5000]
 )

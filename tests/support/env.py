@@ -22,6 +22,7 @@ from types import TracebackType
 from typing import Any
 
 from gpulayer.artifacts.store import LocalArtifacts
+from gpulayer.contracts import runs
 from gpulayer.contracts.capabilities import GpuDevice, WorkerCapabilities
 from gpulayer.contracts.ids import JobId
 from gpulayer.contracts.messages import (
@@ -135,17 +136,23 @@ class EnvWorker:
         return self.report(self.ending(held, code, **ending))
 
     def ending(self, held: Held, code: int = 0, log: bytes = b"", **ending: Any) -> TaskReport:
-        """The news of an end, not said yet."""
+        """The news of an end, not said yet. A run that succeeded did all of its elements."""
         outcome = ending.pop("outcome", "failed" if code else "succeeded")
         reason = ending.pop("reason", _EXITS.get(outcome, "worker_lost"))
         began = ending.pop("started_at", self.env.clock.now())
         self.held[held.task_id] = Held(held.task_id, held.fence, "exited")
+        work = self.assignments.get(held.task_id)
+        if work is not None and work.run is not None and outcome == "succeeded":
+            done = [runs.plain(n, began, began, None) for n, _ in runs.specs(work.run)]
+            ending.setdefault("elements", tuple(done))
         news = self.endings[held.task_id] = TaskReport(
             held.task_id,
             held.fence,
             "exited",
             began,
-            Exit(outcome, reason, exit_code=code, started_at=began, **ending),
+            Exit(
+                outcome, reason, exit_code=code, started_at=began, **{"ended_at": began, **ending}
+            ),
             log_size=len(log),
             log=base64.b64encode(log).decode() if log else None,
         )

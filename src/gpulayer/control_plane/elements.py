@@ -63,7 +63,7 @@ def placed(
     returned = tx.due_chunk(job.id, now) if progress.returned else None
     rows = partial(tx.chunk, job.id)
     place = handing_out.next_place(job, progress, returned, rows, now, most)
-    if place is None or not handing_out.ready(progress, 1):
+    if place is None or not handing_out.ready(progress, _tasks(tx, progress), 1):
         return NOTHING
     return handing_out.placed(job, progress, place, decision, fences, incarnations, now)
 
@@ -137,10 +137,16 @@ def progress_of(reader: Reader, job: Job) -> Progress:
 
 
 def _ready(tx: Reader, progress: Progress, most: int, now: float) -> int:
-    if not progress.returned:
-        return handing_out.ready(progress, most)
+    most = handing_out.ready(progress, _tasks(tx, progress), most)
+    if not progress.returned or not most:
+        return most
     there = progress.waiting - progress.returned
     if there < most:
         chunks: list[Chunk] = [c for c in tx.chunks(progress.job_id) if c.due is not None]
         there += sum(len(handing_out.due(chunk, now)) for chunk in chunks)
-    return min(handing_out.ready(progress, most), there)
+    return min(most, there)
+
+
+def _tasks(tx: Reader, progress: Progress) -> int:
+    """Those that live, where that matters."""
+    return 0 if progress.max_parallel is None else tx.live_count(progress.job_id)

@@ -39,6 +39,7 @@ _OF_ELEMENT = (
 _AFTER = f"{_SELECT} WHERE job_id = ? AND fence > ? ORDER BY fence LIMIT ?"
 _OPEN_LOGS = f"{_SELECT} WHERE job_id = ? AND log_complete = 0 AND state <> 'lost'"
 _LIVE = f"{_SELECT} WHERE state IN ('assigned', 'running')"
+_LIVE_COUNT = "SELECT count(*) FROM tasks WHERE state IN ('assigned', 'running') AND job_id = ?"
 _CANCELLING = (
     "SELECT tasks.id, jobs.cancel_mode, jobs.cancel_grace FROM tasks"
     " JOIN jobs ON jobs.id = tasks.job_id"
@@ -93,6 +94,11 @@ class TaskReads(Queries):
         # find the few that live, instead of the index that holds just these.
         tasks = [TASKS.record(row) for row in self._all(f"{_LIVE}{where}", *parameters)]
         return sorted(tasks, key=_fence)
+
+    def live_count(self, job_id: JobId) -> int:
+        """Assigned and running tasks of one job."""
+        row = self._one(_LIVE_COUNT, job_id)
+        return int(row[0]) if row is not None else 0
 
     def sent_ahead(self) -> list[Sent]:
         """Tasks that were sent ahead and have not begun: by priority, then by age."""

@@ -169,6 +169,21 @@ def test_no_more_than_max_parallel_are_out_at_one_time(env: Env) -> None:
     assert max(seen) == 3
 
 
+@pytest.mark.parametrize("most", [1, 2, 3])
+def test_max_parallel_counts_runs_which_do_one_element_at_a_time(env: Env, most: int) -> None:
+    worker = env.worker(cores=8, takes_runs=True)
+    call = {"workload": {"kind": "function", "entrypoint": "m:f"}}
+    job = env.submit(array={"count": 400, "max_parallel": most}, **call)
+    seen = []
+    while env.state(job) != "succeeded":
+        give(env, worker)
+        seen.append(live(env, job))
+        finish(env, worker, job, seen[-1][0])
+    assert max(map(len, seen)) == most
+    assert len(env.tasks(job)) < 20, "they go out in runs"
+    assert env.progress(job).succeeded == 400
+
+
 def test_only_the_failed_element_is_tried_again(env: Env) -> None:
     worker = env.worker(cores=4)
     job = env.submit(array={"count": 3}, retries=2, retry_on=("failed",))

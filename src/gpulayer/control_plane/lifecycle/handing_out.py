@@ -61,11 +61,13 @@ def again(old: Sequence[Chunk], grid: Grid, job_id: JobId) -> tuple[int, tuple[C
     return sum(text.count(FRESH) for text in texts), chunks
 
 
-def ready(progress: Progress, most: int) -> int:
-    """How many elements may be given out at once, as far as none of them waits for a time."""
+def ready(progress: Progress, tasks: int, most: int) -> int:
+    """How many tasks may be given out at once, as far as no element waits for a time. `tasks`:
+    those of the array that live. Each runs one element at a time, so they are what `max_parallel`
+    is about."""
     room = most
     if progress.max_parallel is not None:
-        room = min(room, progress.max_parallel - progress.live)
+        room = min(room, progress.max_parallel - tasks)
     return max(0, min(room, progress.waiting))
 
 
@@ -110,11 +112,13 @@ def next_place(
 
 def most_together(job: Job, progress: Progress, slots: int) -> int:
     """How many elements one task may run: about `RUN_SECONDS` of work, as far as is known. The last
-    ones spread over all `slots` of the workers, so that none of these waits behind a full run.
-    Where few may run at one time, or few fail, they go one by one: see docs/adr/0130-runs.md."""
+    ones spread over all `slots` of the workers, or as many as may be used at one time, so that none
+    of these waits behind a full run: see docs/adr/0130-runs.md."""
     in_place = job.envelope_id is not None and not job.spec["workload"].get("source")
-    if progress.pace is None or progress.max_parallel is not None:
+    if progress.pace is None:
         return 1
+    if progress.max_parallel is not None:
+        slots = min(slots, progress.max_parallel)
     if not runs.may_run(job.spec, in_place=in_place):
         return 1
     pace = max(progress.pace, RUN_SECONDS / CHUNK)
