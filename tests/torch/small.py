@@ -78,7 +78,7 @@ def quiet(**options: Any) -> glt.Trainer:
 
 def train_once(
     folder: Path, *, killed_after: int = 0, seed: int = 1, workers: int = 0,
-    end: str = "end.json", **options: Any,
+    end: str = "end.json", size: int = 8, **options: Any,
 ) -> None:  # fmt: skip
     """Three epochs with validation inside, a checkpoint at every step, and a note of the end."""
     glt.seed_everything(seed)
@@ -91,7 +91,7 @@ def train_once(
            "callbacks": [keeps, glt.EMA(0.9), glt.EarlyStopping("val_loss", patience=99),
                          glt.LearningRateMonitor()], **options},
     )  # fmt: skip
-    train = DataLoader(Noisy(), 8, shuffle=True, num_workers=workers)
+    train = DataLoader(Noisy(), size, shuffle=True, num_workers=workers)
     trainer.fit(model, train, DataLoader(Noisy(), 50), ckpt_path="last")
     ended = {
         "metrics": {name: float(value) for name, value in trainer.callback_metrics.items()},

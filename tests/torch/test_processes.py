@@ -1,4 +1,4 @@
-"""Two processes on this machine that meet over gloo, started as torchrun does."""
+"""Some processes on this machine that meet over gloo, started as torchrun does."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed here")
 
-from torch.utils.data import DataLoader, TensorDataset  # noqa: E402
+from torch.utils.data import DataLoader, IterableDataset, TensorDataset  # noqa: E402
 
 import gpulayer.torch as glt  # noqa: E402
 from tests.torch.small import Net, quiet, train_once  # noqa: E402
@@ -28,18 +28,18 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def both(work: Callable[[int], None]) -> list[int]:
-    """Do it in two forked processes; their exit codes. The one that is left when the other was
-    killed is ended too, as a launcher does."""
+def both(work: Callable[[int], None], count: int = 2) -> list[int]:
+    """Do it in two forked processes, or more; their exit codes. Those that are left when another
+    was killed are ended too, as a launcher does."""
     port = free_port()
     children: dict[int, int] = {}
-    for rank in (0, 1):
+    for rank in range(count):
         child = os.fork()
         if child == 0:
             code = 1
             try:
                 os.environ |= {
-                    "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2",
+                    "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(count),
                     "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port),
                     "GLOO_SOCKET_IFNAME": "lo",
                 }  # fmt: skip
@@ -50,7 +50,7 @@ def both(work: Callable[[int], None]) -> list[int]:
             finally:
                 os._exit(code)
         children[child] = rank
-    codes = [0, 0]
+    codes = [0] * count
     while children:
         child, status = os.wait()
         codes[children.pop(child)] = code = os.waitstatus_to_exitcode(status)
@@ -112,13 +112,83 @@ def test_uneven_inputs_are_refused_before_the_first_step(folder: Path) -> None:
         assert "(rank 0: 3, rank 1: 4)" in (folder / str(rank)).read_text()
 
 
-def test_two_killed_processes_resume_to_the_same_bits(folder: Path) -> None:
-    def work(rank: int, to: Path, **options: Any) -> None:
-        train_once(to, **options) if rank == 0 else train_once(to, end="other.json", **options)
+class Stream(IterableDataset):
+    """It does not tell how long it is."""
 
-    assert both(lambda rank: work(rank, folder / "whole", max_epochs=2)) == [0, 0]
-    killed = both(lambda rank: work(rank, folder / "cut", max_epochs=2, killed_after=9))
-    assert -signal.SIGKILL in killed  # the other may have seen the line break first
-    assert both(lambda rank: work(rank, folder / "cut", max_epochs=2, seed=50 + rank)) == [0, 0]
-    for name in ("end.json", "other.json", "log/metrics.jsonl"):
+    def __init__(self, count: int) -> None:
+        self.count = count
+
+    def __iter__(self) -> Any:
+        return ((torch.full((8,), float(n)), n % 2) for n in range(self.count))
+
+
+def test_data_without_a_length_ends_together_or_is_refused_where_one_has_no_more(
+    folder: Path,
+) -> None:
+    def work(rank: int) -> None:
+        trainer = quiet(max_epochs=2)
+        trainer.fit(Net(), DataLoader(Stream(12), 4))
+        assert trainer.global_step == 6
+        trainer = quiet(max_epochs=1, limit_train_batches=3)
+        trainer.fit(Net(), DataLoader(Stream(12 + 8 * rank), 4))
+        assert trainer.global_step == 3
+        try:
+            quiet(max_epochs=1).fit(Net(), DataLoader(Stream(12 + 8 * rank), 4))
+        except glt.TrainingError as error:
+            (folder / str(rank)).write_text(str(error))
+
+    assert both(work) == [0, 0]
+    for rank in (0, 1):
+        told = (folder / str(rank)).read_text()
+        assert "rank 0 has no batch left after 3, and others have" in told
+        assert "limit_train_batches=3" in told
+
+
+def test_a_samplers_own_share_is_kept_and_differs_from_epoch_to_epoch(folder: Path) -> None:
+    """DistributedSampler shares out and is told the epoch; any other sampler is shared out."""
+    data = TensorDataset(torch.arange(12.0).reshape(12, 1).repeat(1, 8), torch.ones(12).long())
+
+    class Sees(Net):
+        def on_train_batch_end(self, outputs: Any, batch: Any, batch_idx: int) -> None:
+            seen[-1] += batch[0][:, 0].tolist()
+
+        def on_train_epoch_start(self) -> None:
+            seen.append([])
+
+    seen: list[list[float]] = []
+
+    def work(rank: int) -> None:
+        kinds = torch.utils.data
+        own = kinds.DistributedSampler(data, 2, rank, shuffle=True, seed=5)
+        weighted = kinds.WeightedRandomSampler([1.0] * 12, 12, replacement=False)
+        glt.seed_everything(1)
+        for sampler in (own, weighted):
+            quiet(max_epochs=2).fit(Sees(), DataLoader(data, 3, sampler=sampler))
+        (folder / str(rank)).write_text(json.dumps(seen))
+
+    assert both(work) == [0, 0]
+    first, second = (json.loads((folder / str(rank)).read_text()) for rank in (0, 1))
+    for epoch, other in zip(first, second, strict=True):
+        assert sorted(epoch + other) == [float(n) for n in range(12)]
+    assert first[0] != first[1]
+    assert first[2] != first[3]
+
+
+@pytest.mark.parametrize("count", [2, 4])
+def test_killed_processes_resume_to_the_same_bits(folder: Path, count: int) -> None:
+    def done(to: str, seed: int = 0, **options: Any) -> list[int]:
+        options |= {"max_epochs": 2, "val_check_interval": 3, "size": 9}
+
+        def work(rank: int) -> None:
+            own = seed and seed + rank
+            train_once(folder / to, end=f"end-{rank}.json", seed=own, **options)
+
+        return both(work, count)
+
+    assert done("whole") == [0] * count
+    killed = done("cut", killed_after=5)
+    assert -signal.SIGKILL in killed  # another may have seen the line break first
+    assert done("cut", seed=50) == [0] * count
+    ends = [f"end-{rank}.json" for rank in range(count)]
+    for name in (*ends, "log/metrics.jsonl"):
         assert (folder / "cut" / name).read_text() == (folder / "whole" / name).read_text()

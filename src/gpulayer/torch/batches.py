@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch.utils.data import BatchSampler, DataLoader, IterableDataset, SequentialSampler
 
-from gpulayer.torch.errors import ConfigurationError
+from gpulayer.torch.errors import ConfigurationError, TrainingError
 from gpulayer.torch.processes import World
 from gpulayer.torch.randomness import derive, isolated, seed_everything
 
@@ -115,16 +115,20 @@ class Feed:
         self.loader = loader
         self._open: Any = None
         is_loader = type(loader) is DataLoader
-        if is_loader and not isinstance(loader.dataset, IterableDataset):
+        is_indexed = is_loader and not isinstance(loader.dataset, IterableDataset)
+        if is_indexed:
             self._own(share, pad, shuffle)
         elif is_loader and loader.generator is None:
             loader.generator = torch.Generator()
         self.length = self._length(limit)
+        tells = is_indexed or (not is_loader and hasattr(loader, "__len__"))
+        self.may_differ = name == "train" and world.size > 1 and not tells
 
     def _own(self, share: bool, pad: bool, shuffle: bool) -> None:
         old = self.source
         apart = old.num_workers > 0
-        ours = hasattr(old.sampler, "set_epoch")  # it has been shared out already
+        ours = any(hasattr(s, "set_epoch") for s in (old.sampler, old.batch_sampler)) and shuffle
+        # A sampler that is told the epoch (DistributedSampler) has shared out already.
         plain = type(old.batch_sampler) is BatchSampler
         items = old.sampler if plain or old.batch_sampler is None else old.batch_sampler
         if not shuffle:
@@ -177,6 +181,8 @@ class Feed:
         if self.order is None and skip and not hasattr(self.loader, "load_state_dict"):
             for _ in itertools.islice(found, skip):
                 pass  # only the data itself knows its order: what was trained on is drawn again
+        if self.may_differ:
+            found = together(found, self.world, skip)
         if self.length is not None:
             found = itertools.islice(found, max(0, self.length - skip))
         return found
@@ -196,6 +202,26 @@ class Feed:
     def load_state_dict(self, state: dict[str, Any] | None) -> None:
         if state is not None and hasattr(self.loader, "load_state_dict"):
             self.loader.load_state_dict(state)
+
+
+def together(batches: Iterator[Any], world: World, first: int) -> Iterator[Any]:
+    """Batches for as long as every process has one; an error, on all, where only some have.
+
+    One small exchange a batch: for data that cannot say beforehand how long it is.
+    """
+    end = object()
+    for number in itertools.count(first):
+        batch = next(batches, end)
+        if world.any(batch is end):
+            ended = [rank for rank, over in enumerate(world.gather(batch is end)) if over]
+            if len(ended) == world.size:
+                return
+            raise TrainingError(
+                f"rank {ended[0]} has no batch left after {number}, and others have",
+                "each process must train on as many batches as the others",
+                f"limit_train_batches={number}, or less, or data that each has as much of",
+            )
+        yield batch
 
 
 def windows(batches: Iterable[Any], size: int) -> Iterator[list[Any]]:

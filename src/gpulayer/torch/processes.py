@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import io
 import os
@@ -135,7 +136,14 @@ def connect(world: World, backend: str | None = None) -> bool:
         torch.cuda.set_device(world.device)
     chosen = backend or ("nccl" if world.device.type == "cuda" else "gloo")
     dist.init_process_group(chosen, timeout=LIMIT)
+    atexit.register(leave)
     return True
+
+
+def leave() -> None:
+    """Leave the others; nothing where that has happened."""
+    if dist.is_initialized():
+        dist.destroy_process_group()
 
 
 @contextmanager
@@ -150,7 +158,7 @@ def processes(accelerator: str = "auto", backend: str | None = None) -> Iterator
         yield here
     finally:
         if ours:
-            dist.destroy_process_group()
+            leave()
 
 
 def ddp(model: torch.nn.Module, world: World, **options: Any) -> torch.nn.Module:

@@ -27,7 +27,7 @@ from gpulayer.torch.loaders import check_lengths, loaders_of
 from gpulayer.torch.module import DataModule, Module
 from gpulayer.torch.optimising import Optimising
 from gpulayer.torch.options import Options, made
-from gpulayer.torch.processes import connect
+from gpulayer.torch.processes import connect, leave
 from gpulayer.torch.resuming import Checkpoints
 
 
@@ -55,7 +55,7 @@ class Trainer(Facts, Checkpoints):
         self.fit_loop: Fit | None = None
         self.datamodule: DataModule | None = None
         self.seed = 0
-        self.moves = False
+        self.moves = self._meets = False
         self.is_fitting = self.is_ending = self.sanity_checking = False
         self.should_stop = self.interrupted = False
         self.callback_metrics: dict[str, torch.Tensor] = {}
@@ -153,7 +153,8 @@ class Trainer(Facts, Checkpoints):
                 f"a {type(model).__name__} is no gpulayer.torch.Module",
                 remedy="class Mine(glt.Module) in the place of LightningModule or nn.Module",
             )
-        connected = connect(self.world)
+        # It lasts until the process ends: to part and meet again at one port is a race.
+        self._meets = connect(self.world) or self._meets
         self.model = model
         model._trainer = self
         self.datamodule = datamodule
@@ -161,6 +162,7 @@ class Trainer(Facts, Checkpoints):
         callbacks = callbacks_of(self.options, model, self) if stage == "fit" else self.callbacks
         self.callbacks = callbacks
         self.hooks = Hooks(self, model, callbacks)
+        is_whole = True
         try:
             for part in (datamodule, model):
                 if part is not None and self.world.local_rank == 0:
@@ -179,6 +181,7 @@ class Trainer(Facts, Checkpoints):
         except BaseException as error:
             self.hooks.call("on_exception", error)
             self._finish("failed")
+            is_whole = False
             raise
         else:
             self._finish("success")
@@ -188,8 +191,8 @@ class Trainer(Facts, Checkpoints):
                 datamodule.teardown(stage)
             self.fit_loop, self._saved = None, None
             self.ledger.batch = None
-            if connected:
-                torch.distributed.destroy_process_group()
+            if self._meets and not is_whole:
+                leave()  # so that the others need not wait for this one
 
     def _finish(self, status: str) -> None:
         for logger in self.loggers:
