@@ -75,13 +75,19 @@ def test_nothing_is_submitted_where_a_line_is_bad_or_items_are_none(home: LocalH
     done = home.gpulayer("map", "m:half", "--over", "bad")
     assert "bad:3: the line is not JSON" in done.stderr
     assert "sed -n 3p bad" in done.stderr
-    for words in (["m:half"], ["half", ":::", "1"], ["m:half", ":::"], ["m:half", "--over", "no"]):
+    for words in (
+        ["m:half"], ["half", ":::", "1"], ["m:half", ":::"], ["m:half", "--over", "no"],
+        ["m:half", "--over", ""], ["m:half", "1"], ["m.py:half", ":::", "1"],
+        ["m:half", ":::", "1", ":::", "2"],
+    ):  # fmt: skip
         done = home.gpulayer("map", *words)
         assert "help: " in done.stderr
         assert (done.stdout, done.returncode) == ("", 125)
     done = home.gpulayer("map", "m:half", "--each-line", "bad", ":::", "1")
     assert "items come from one place" in done.stderr
     assert home.gpulayer("map", "m:half", "--dry-run", "--over", "m.jsonl").returncode == 0
+    done = home.gpulayer("submit", "m:half", ":::", "1", "a b")
+    assert "help: gpulayer map m:half ::: 1 'a b'\n" in done.stderr
     assert len(home.jobs()) == before
 
 

@@ -125,8 +125,20 @@ def labels_from(texts: Iterable[str]) -> dict[str, str]:
     return dict(_pair(text, "--label") for text in texts)
 
 
-def function_workload(entrypoint: str, args: str | None, kwargs: str | None) -> dict[str, Any]:
-    """A function job from `module:function`, `--args` and `--kwargs`."""
+def function_workload(
+    entrypoint: str, args: str | None, kwargs: str | None, mended: str = "gpulayer submit {}"
+) -> dict[str, Any]:
+    """A function job from `module:function`, `--args` and `--kwargs`. `mended`: a line that is
+    offered for a slip in its name."""
+    module, _, function = entrypoint.partition(":")
+    if module.endswith(".py") and os.path.isfile(module):
+        meant = f"{module.removesuffix('.py')}:{function}"
+        raise UsageError(
+            "usage",
+            f"'{entrypoint}' names a file, and a function is module:function",
+            why=f"did you mean {meant}?",
+            hint=mended.format(meant),
+        )
     workload: dict[str, Any] = {"kind": "function", "entrypoint": entrypoint}
     if args is not None:
         workload["args"] = _json(args, "--args", list)

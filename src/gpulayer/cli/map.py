@@ -4,6 +4,7 @@ of JSON. What `f.map` is to a program."""
 from __future__ import annotations
 
 import json
+import shlex
 import signal
 import sys
 from collections.abc import Iterator, Mapping
@@ -38,6 +39,8 @@ class Mapped(click.Command):
         items = tuple(words[at + 1 :])
         if at < len(words) and not items:
             raise UsageError("usage", f"'{ITEMS}' lacks items", hint=_EXAMPLE)
+        if ITEMS in items:
+            raise UsageError("usage", f"'{ITEMS}' comes twice", hint=_PAIRS)
         ctx.params["items"] = items
         return rest
 
@@ -45,9 +48,9 @@ class Mapped(click.Command):
 @click.command("map", cls=Mapped)
 @starting_options
 @options("over", "kwargs", "unordered", "detach", "dry_run", "json", "quiet")
-@click.argument("function", metavar="MODULE:FUNCTION [::: ITEM...]")
+@click.argument("words", nargs=-1, required=True, metavar="MODULE:FUNCTION [::: ITEM...]")
 def command(
-    function: str,
+    words: tuple[str, ...],
     items: tuple[str, ...],
     over: str | None,
     kwargs: str | None,
@@ -65,6 +68,10 @@ def command(
     (--array 0-99) or combinations (--matrix). Exit code: 1 where a call failed; in its line stands
     {"$gpulayer": 1, "error": ...}. --json: index, state and exit code in each line.
     """
+    function, *others = words
+    if others:
+        hint = shlex.join(["gpulayer", "map", function, ITEMS, *others, *items])
+        raise UsageError("usage", f"items are said behind '{ITEMS}'", hint=hint)
     if not FUNCTION.fullmatch(function):
         raise UsageError(
             "usage",
@@ -83,7 +90,7 @@ def command(
     with Arguments(lambda: connect_to(server)) as arguments:
         placed = _items(over, flags["each_line"], items)
         calls = None if placed is None else written_json(placed, arguments)
-        workload = function_workload(function, None, kwargs)
+        workload = function_workload(function, None, kwargs, "gpulayer map {} ::: 1 2 3")
         spec = spec_from(workload, {**flags, "each_line": None}, server, calls)
         if "array" not in spec:
             raise UsageError("usage", "there are no items to call it for", hint=_EXAMPLE)
@@ -114,13 +121,13 @@ def _items(
     """None: there are none of these; a range or a matrix makes its own."""
     from gpulayer.sdk.item_lines import json_lines, lines_as_texts, words_as_values
 
-    if sum(map(bool, (over, each_line, words))) > 1:
+    if (over is not None) + (each_line is not None) + bool(words) > 1:
         raise UsageError(
             "usage", "items come from one place: --over, --each-line or :::", hint=_EXAMPLE
         )
-    if over:
+    if over is not None:
         return json_lines(over, "--over")
-    if each_line:
+    if each_line is not None:
         return lines_as_texts(each_line, "--each-line")
     return words_as_values(words) if words else None
 
@@ -173,3 +180,4 @@ def _how(element: Element) -> str:
 
 
 _EXAMPLE = "gpulayer map train:main ::: 1 2 3"
+_PAIRS = "gpulayer map train:main --matrix lr=0.1,0.01 seed=1,2"

@@ -47,7 +47,7 @@ def command(job: str, as_json: bool, quiet: bool) -> None:
         render.data(json.dumps(result["value"], indent=None if quiet else 2))
     else:
         error = result.get("error") or {}
-        raised = f"{error['type']}: {error['message']}" if error.get("type") else ""
+        raised = ": ".join(error[key] for key in ("type", "message") if error.get(key))
         raise RefusedError(
             "no-result",
             f"{found['id']} {state_words(found)} and returned no value",

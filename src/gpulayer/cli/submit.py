@@ -14,7 +14,7 @@ from gpulayer.cli.flags import function_workload, server_for, spec_from, startin
 from gpulayer.cli.session import connect_to, options
 from gpulayer.cli.table import FLAGS
 from gpulayer.errors import NotFoundError, SpecError, UsageError
-from gpulayer.sdk.array_words import with_bare_matrix
+from gpulayer.sdk.array_words import ITEMS, with_bare_matrix
 from gpulayer.sdk.describe import FUNCTION
 
 if TYPE_CHECKING:
@@ -91,6 +91,12 @@ def described(
         raise UsageError("usage", "nothing to run", hint="gpulayer submit -- python train.py")
     if len(command) == 1 and FUNCTION.fullmatch(command[0]):
         return spec_from(function_workload(command[0], args, kwargs), flags, server)
+    if FUNCTION.fullmatch(command[0]) and command[1] == ITEMS:
+        raise UsageError(
+            "usage",
+            f"a function over items is a map, and {command[0]} would be run as a command",
+            hint=shlex.join(["gpulayer", "map", *command]),
+        )
     if args is not None or kwargs is not None:
         raise UsageError(
             "usage",

@@ -25,7 +25,7 @@ def _check_items(value: Any) -> Any:
     if not 0 < len(value) <= limits.ARRAY_ITEMS:
         raise refusal(
             f"has {len(value)} entries; 1 to {limits.ARRAY_ITEMS} may be written out",
-            "put a longer list into an artifact: `gpulayer put FILE`",
+            f"a count may be {limits.ARRAY_ELEMENTS}, of which each looks up its own by its index",
         )
     return check_json(value)
 

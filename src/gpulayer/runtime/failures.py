@@ -30,7 +30,7 @@ def described(slug: str, error: BaseException, is_refused: bool) -> dict[str, An
     kind = type(error)
     return {
         "slug": slug,
-        "type": "NotPlain" if is_refused else kind.__qualname__,
+        "type": "" if is_refused else kind.__qualname__,
         "module": "" if is_refused or kind.__module__ == "__main__" else kind.__module__,
         "message": _message(error),
         "traceback": "" if is_refused else _traceback(error),

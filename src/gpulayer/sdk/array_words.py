@@ -7,15 +7,20 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from gpulayer.contracts import limits
 from gpulayer.contracts.elements import names_item
 from gpulayer.errors import UsageError
 from gpulayer.sdk.item_lines import lines_of, value_of
 
 ITEMS = ":::"
 """Before the items of a command line, as with GNU parallel."""
+
+_QUOTES = 3
+"""Bytes of a word in a list besides itself."""
 
 _RANGE = re.compile(r"(?:(\d{1,10})(?:-(\d{1,10})(?::(\d{1,10}))?)?)?(?:%(\d{1,7}))?")
 _PARAMETER = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
@@ -37,7 +42,7 @@ def array_of(
     if array is not None:
         wish |= range_of(array)
     if each_line is not None:
-        wish["items"] = list(lines_of(each_line, "--each-line"))
+        wish["items"] = _items_of(each_line, workload)
     if items:
         wish["items"] = list(items)
     if matrix:
@@ -72,12 +77,46 @@ def split_items(words: Sequence[str]) -> tuple[list[str], list[str]]:
         return list(words), []
     at = list(words).index(ITEMS)
     command, items = list(words[:at]), list(words[at + 1 :])
+    if ITEMS in items:
+        raise UsageError(
+            "usage",
+            f"'{ITEMS}' comes twice",
+            why="every pair of two lists is a matrix",
+            hint="gpulayer run --matrix a=1,2 b=x,y -- echo {a} {b}",
+        )
     if not command or not items:
         what = "items" if command else "a command"
         raise UsageError(
             "usage", f"'{ITEMS}' lacks {what}", hint="gpulayer run -- echo {item} ::: a b c"
         )
     return command, items
+
+
+def _items_of(name: str, workload: Mapping[str, Any]) -> list[str]:
+    """The lines of a file, as far as a job can hold them."""
+    items, left = list[str](), limits.SPEC_BYTES
+    for line in lines_of(name, "--each-line"):
+        items.append(line)
+        left -= len(line.encode()) + _QUOTES
+        if left < 0 or len(items) > limits.ARRAY_ITEMS:
+            raise _too_many(name, workload)
+    return items
+
+
+def _too_many(name: str, workload: Mapping[str, Any]) -> UsageError:
+    if workload["kind"] == "function":
+        why, hint = "a map has room for a million", f"map {workload['entrypoint']} --each-line"
+        hint = f"gpulayer {hint} {shlex.quote(name)}"
+    else:
+        why = "an element can read its own line by its index"
+        hint = "gpulayer run --array 1-20000 -- sh -c 'sed -n \"{index}p\" FILE'"
+    return UsageError(
+        "too-large",
+        f"--each-line: {name} has more lines than one job can hold, which is "
+        f"{limits.ARRAY_ITEMS:,} and {limits.SPEC_BYTES >> 10} KB",
+        why=why,
+        hint=hint,
+    )
 
 
 def range_of(text: str) -> dict[str, Any]:

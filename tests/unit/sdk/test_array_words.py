@@ -57,6 +57,19 @@ def test_a_bad_line_is_named_by_its_number(tmp_path: Path, data: bytes, line: in
     assert f"sed -n {line}p" in str(refused.value.help)
 
 
+@pytest.mark.parametrize("data", [b"\n" * 10_001, b"x" * 999 + b"\n" + b"y" * 300_000])
+def test_more_lines_than_a_job_can_hold_are_refused_with_what_can(
+    tmp_path: Path, data: bytes
+) -> None:
+    file = tmp_path / "f"
+    file.write_bytes(data)
+    for work, mend in ((WORK, "sed -n"), (CALL, f"gpulayer map m:f --each-line {file}")):
+        with pytest.raises(UsageError) as refused:
+            array_of(work, each_line=str(file))
+        assert refused.value.code == "too-large"
+        assert mend in str(refused.value.help)
+
+
 def test_a_file_that_is_not_there_is_said(tmp_path: Path) -> None:
     with pytest.raises(NotFoundError):
         array_of(WORK, each_line=str(tmp_path / "none"))
@@ -91,7 +104,7 @@ def test_items_end_a_command_line_but_not_that_of_parallel() -> None:
     assert split_items(["a", ":::", "b", "c"]) == (["a"], ["b", "c"])
     own = ["/usr/bin/parallel", "echo", ":::", "b"]
     assert split_items(own) == (own, [])
-    for words in ([":::", "a"], ["a", ":::"]):
+    for words in ([":::", "a"], ["a", ":::"], ["a", ":::", "b", ":::", "c"]):
         with pytest.raises(UsageError):
             split_items(words)
 
