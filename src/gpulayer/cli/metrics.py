@@ -30,6 +30,9 @@ def command(
     """Print the newest values that a job has reported; with NAME all values of that one.
 
     -f follows the values of NAME until the job has ended. -q prints names alone, or values alone.
+
+    A job reports with gpulayer.report(loss=0.5), a Trainer does so by itself, and any program adds
+    lines such as {"step": 1, "values": {"loss": 0.5}} to the file $GPULAYER_METRICS_FILE.
     """
     wire = connect()
     job_id = wire.call("GET", job_path(job))["id"]
@@ -51,11 +54,12 @@ def command(
     else:
         if not told["series"] and not follow:
             _require_some(job_id, name, wire.call("GET", job_path(job_id, "metrics")))
-        shown = _lines(told["series"], 0, quiet)
+        shown: set[tuple[Any, ...]] = set()
+        _lines(told["series"], shown, quiet)
         try:
             while follow and not told["ended"]:
                 told = ask(told["next"], PARK_SECONDS)
-                shown = _lines(told["series"], shown, quiet)
+                _lines(told["series"], shown, quiet)
         except KeyboardInterrupt:
             leave(job_id)
         if not quiet and not follow:
@@ -91,21 +95,19 @@ def _table(job_id: str, series: Sequence[dict[str, Any]], quiet: bool) -> None:
     render.table([*head, *([""] if draws else [])], rows)
 
 
-def _lines(series: Sequence[dict[str, Any]], shown: float, quiet: bool) -> float:
-    """One for each point that came after `shown`; the time of the newest."""
-    newest = shown
+def _lines(series: Sequence[dict[str, Any]], shown: set[tuple[Any, ...]], quiet: bool) -> None:
+    """One for each point that is not among those shown, to which it is added."""
     is_array = any(one["index"] for one in series)
     for one in series:
         for point in one["points"]:
-            if point["at"] <= shown:
+            if (mark := (one["index"], *point.values())) in shown:
                 continue
-            newest = max(newest, point["at"])
+            shown.add(mark)
             value = _number(point["value"])
             whose = f"[{one['index']}]  " if is_array else ""
             line = f"{render.moment(point['at'])}  {whose}{point['step']:>8}  {value}"
             render.data(value if quiet else line)
     sys.stdout.flush()
-    return newest
 
 
 def _picture(series: Sequence[dict[str, Any]]) -> None:
@@ -121,8 +123,10 @@ def _picture(series: Sequence[dict[str, Any]]) -> None:
 def drawn(values: Sequence[float | None], width: int) -> str:
     """Bars between the least and the greatest; a blank where there is no number."""
     width = min(max(width, 1), len(values))
+    largest = max((abs(v) for v in values if v is not None), default=0.0) or 1.0
+    shares = [None if v is None else v / largest for v in values]  # their sums are no infinity
     pieces = [
-        values[at * len(values) // width : (at + 1) * len(values) // width] for at in range(width)
+        shares[at * len(shares) // width : (at + 1) * len(shares) // width] for at in range(width)
     ]
     means = [
         sum(good) / len(good) if (good := [v for v in piece if v is not None]) else None

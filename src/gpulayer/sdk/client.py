@@ -161,6 +161,14 @@ class Client(Environments):
         With `check`, a bad end raises. KeyboardInterrupt cancels the job.
         """
         job = self.submit(command, **{"on_unschedulable": "fail", **options})
+        self.follow(job)
+        if check:
+            job.result()
+        return job
+
+    def follow(self, job: Job) -> None:
+        """Copy its output to ours until it has ended, however. What is raised meanwhile, such as
+        KeyboardInterrupt, cancels it."""
         try:
             for record in self.log_records(job.id, follow=True):
                 sink = sys.stderr if record.stream in (0, 2) else sys.stdout
@@ -170,9 +178,6 @@ class Client(Environments):
         except BaseException:
             job.cancel()
             raise
-        if check:
-            job.result()
-        return job
 
     def launch(
         self,

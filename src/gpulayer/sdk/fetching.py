@@ -7,17 +7,17 @@ ever found under its name, and nothing that exists is overwritten. Memory does n
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from gpulayer.api.transfers import Client, download
 from gpulayer.artifacts.digesting import Checked
 from gpulayer.clock import SystemIds
 from gpulayer.contracts.safe_paths import path_fault
-from gpulayer.errors import RefusedError
+from gpulayer.errors import NotFoundError, RefusedError
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +52,22 @@ def fetch(transport: Client, wanted: Sequence[Wanted]) -> None:
             _make_folders(one.target.parent, done)
             _fetch(transport, one)
             done.append(one.target)
+
+
+def fetch_output(
+    transport: Client,
+    job_id: str,
+    outputs: Sequence[Mapping[str, Any]],
+    path: str,
+    target: str | os.PathLike[str],
+) -> None:
+    """That file of a job's as `target`."""
+    found = [one for one in outputs if f"/{one['path']}".endswith(f"/{path}")]
+    if not found:
+        what = f"{job_id} left no file '{path}'"
+        raise NotFoundError("artifact-not-found", what, hint=f"gpulayer status {job_id}")
+    one = min(found, key=lambda one: len(one["path"]))
+    fetch(transport, [Wanted(one["digest"], Path(target), bool(one.get("executable")))])
 
 
 def copy(transport: Client, digest: str, sink: BinaryIO) -> None:

@@ -177,6 +177,13 @@ class Job:
         """Files that it left in its output folder: [{path, digest, size}]."""
         return list(self.refresh().get("outputs") or ())
 
+    def fetch(self, path: str, target: str | os.PathLike[str]) -> None:
+        """One of these files as `target`, which must not be there. Of a job of several nodes also
+        by its path on any one of them. Raises `artifact-not-found`, `already-there`."""
+        from gpulayer.sdk.fetching import fetch_output
+
+        fetch_output(self._client._wire(), self.id, self.outputs(), path, target)
+
     def refresh(self) -> dict[str, Any]:
         """Everything the plane knows about it, as JSON. An ended job is asked for once."""
         if self._found.get("state") not in TERMINAL_JOB_STATES or "spec" not in self._found:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from datetime import timedelta
 from typing import Any
 
@@ -17,9 +17,6 @@ NOT_YET = {
     "compile": "self.compile() in __init__",
     "barebones": "leave it out: nothing is slow here that could be turned off",
     "model_registry": "leave it out",
-    "on": "gpulayer run -- python train.py",
-    "gpus": "devices=N, or gpulayer run --gpus N -- python train.py",
-    "nodes": "num_nodes=N, started by gpulayer launch --nodes N train.py",
 }
 STRATEGIES = ("auto", "ddp", "ddp_find_unused_parameters_true")
 
@@ -63,6 +60,9 @@ class Options:
     detect_anomaly: bool = False
     reload_dataloaders_every_n_epochs: int = 0
     default_root_dir: Any = None
+    on: str | None = None
+    gpus: int | str | None = None
+    nodes: int | None = None
 
     def __post_init__(self) -> None:
         self.precision = canonical(self.precision)
@@ -82,6 +82,8 @@ class Options:
                 f"gradient_clip_algorithm={self.gradient_clip_algorithm!r}",
                 remedy="'norm' or 'value'",
             )
+        if self.nodes is not None:
+            self.num_nodes = self.nodes
         self.seconds = None if self.max_time is None else seconds_of(self.max_time)
         self.log_every = 50 if self.log_every_n_steps is None else self.log_every_n_steps
         self.sanity = 2 if self.num_sanity_val_steps is None else self.num_sanity_val_steps
@@ -92,6 +94,11 @@ class Options:
             self.limit_train_batches = self.limit_val_batches = self.overfit_batches
         if self.fast_dev_run:
             self._hurry(int(self.fast_dev_run))
+
+    def at_home(self) -> Options:
+        """For this process, where another one is to train."""
+        home = replace(self, accelerator="auto", devices="auto", nodes=None, num_nodes=1)
+        return replace(home, strategy="auto", precision=None, deterministic=None, benchmark=None)
 
     def _hurry(self, batches: int) -> None:
         """A few batches of everything, and nothing kept."""

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from gpulayer.torch import files, precision, state
+from gpulayer.torch import files, launch, precision, state
 from gpulayer.torch.assembly import callbacks_of, loggers_of, world_of
 from gpulayer.torch.batches import mover
 from gpulayer.torch.errors import ConfigurationError
@@ -41,7 +41,10 @@ class Trainer(Facts, Checkpoints):
     optimising: Optimising
 
     def __init__(self, **keywords: Any) -> None:
-        self.options = made(keywords)
+        self.options = self._wish = made(keywords)
+        self.is_away = launch.is_away(self.options)
+        if self.is_away:
+            self.options = self.options.at_home()
         self.world = world_of(self.options)
         self.device = self.world.device
         self.precision = str(self.options.precision)
@@ -63,6 +66,8 @@ class Trainer(Facts, Checkpoints):
         self.progress_bar_metrics: dict[str, float] = {}
         self.noted: dict[str, float] = {}
         """What callbacks want to be told with the next values."""
+        self.job: Any = None
+        """That the newest `fit` ran as, if it was sent."""
         self._serials: dict[Path, int] = {}
         self._saved: dict[str, Any] | None = None
         self._folder: Path | None = None
@@ -76,7 +81,13 @@ class Trainer(Facts, Checkpoints):
 
         In a job with a checkpoint folder (`gpulayer run --checkpoint DIR`) a run goes on from the
         newest one by itself; `ckpt_path="new"` begins anew.
+
+        With `on`, `gpus` or `nodes` a job trains, and what it came to is here when this returns:
+        see `launch`. The module is built once more there, and so is the data.
         """
+        if self.is_away:
+            self.job = launch.fit(self, self._wish, model)
+            return
         self.is_fitting = True
         self._folder = None
         self._folder = self.checkpoint_folder
@@ -100,9 +111,13 @@ class Trainer(Facts, Checkpoints):
                     self.fit_loop.run()
                 self.writer.wait()
                 self.hooks.call("on_fit_end")
+                if launch.is_sent(self.options):
+                    launch.leave(self)
             finally:
                 for each in (feed, *val_feeds):
                     each.close()
+        if launch.is_sent(self.options):
+            raise SystemExit(0)  # what follows in the script is for whoever sent it
 
     def validate(
         self, model: Module | None = None, dataloaders: Any = None, ckpt_path: Any = None,

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from gpulayer.clock import Clock
+from gpulayer.contracts.limits import METRIC_NAME
 from gpulayer.contracts.messages import KeepMetrics
 from gpulayer.errors import GPULayerError, StorageError
 from gpulayer.worker import reported
@@ -42,8 +43,6 @@ class _File:
     read_to: int = 0
     identity: tuple[int, int] | None = None
     is_over: bool = False
-    names: dict[str, str | None] = field(default_factory=dict)
-    """As the job may show them: without its secrets."""
     lock: threading.Lock = field(default_factory=threading.Lock)
 
 
@@ -99,7 +98,7 @@ class Metrics:
                 while self._sent(task_id, fence, indices, file, has_secrets):
                     pass
             except (GPULayerError, OSError) as error:
-                if isinstance(error, ConnectionError):
+                if isinstance(error, ConnectionError | SupervisorGone):
                     raise
                 self._on_error(error)
 
@@ -143,22 +142,23 @@ class Metrics:
         """Send the next part. Whether there was one."""
         if file.is_over:
             return False
+        is_last = False
         try:
             data, ends, is_behind = _next(self._path_of(task_id), file)
         except FileNotFoundError:
             return False
         except (ReplacedError, OSError):
-            data, ends, is_behind = b"", file.read_to, False
-            part, file.is_over = reported.Part(note=REPLACED), True
+            part, ends, is_last = reported.Part(note=REPLACED), file.read_to, True
         else:
             if ends == file.read_to:
                 return False
             part = reported.read(data, indices, self._clock.now())
             if is_behind:
                 part.note = reported.TOO_FAST
+        series = reported.sent(part.series)
         if has_secrets:
-            part.series = self._shown(part.series, file, self._clean(task_id))
-        message = KeepMetrics(fence, file.read_to, ends, reported.sent(part.series), part.note)
+            series = _shown(series, self._clean(task_id))
+        message = KeepMetrics(fence, file.read_to, ends, series, part.note)
         try:
             answer = self._channel.keep_metrics(task_id, message)
         except StorageError:
@@ -166,22 +166,19 @@ class Metrics:
         except GPULayerError:
             file.is_over = True  # the plane is too old, or will never take these
             raise
-        file.is_over = file.is_over or answer.over
+        file.is_over = is_last or answer.over
         file.read_to = answer.read_to
         return not file.is_over
 
-    def _shown(self, series: reported.Series, file: _File, clean: Clean) -> reported.Series:
-        new = sorted({name for _, name in series} - file.names.keys())
-        if new:
-            shown = clean(new)
-            file.names |= (
-                dict.fromkeys(new) if shown is None else dict(zip(new, shown, strict=True))
-            )
-        return {
-            (index, name): points
-            for (index, told), points in series.items()
-            if (name := file.names[told]) is not None
-        }
+
+def _shown(series: reported.Sent, clean: Clean) -> reported.Sent:
+    """With names that hold no secret; none where nobody knows the secrets any more."""
+    names = clean([one["name"] for one in series])
+    if names is None:
+        return ()
+    return tuple(
+        {**one, "name": name[:METRIC_NAME]} for one, name in zip(series, names, strict=True)
+    )
 
 
 def _next(path: str, file: _File) -> tuple[bytes, int, bool]:

@@ -16,6 +16,8 @@ NO_METRICS = "some lines of its file are no metrics: left out"
 
 Series = dict[tuple[int, str], list[metrics.Point]]
 """By index and name."""
+Sent = tuple[dict[str, Any], ...]
+"""As a `KeepMetrics` has it."""
 
 
 @dataclass(slots=True)
@@ -60,8 +62,7 @@ def _read_line(line: bytes, series: Series, indices: range, now: float) -> bool:
     return is_good
 
 
-def sent(series: Series) -> tuple[dict[str, Any], ...]:
-    """As a `KeepMetrics` has it."""
+def sent(series: Series) -> Sent:
     return tuple(
         {"index": index, "name": name, "points": points} for (index, name), points in series.items()
     )

@@ -10,7 +10,7 @@ from typing import Any, BinaryIO
 import pytest
 
 from gpulayer.errors import GPULayerError, NotFoundError, RefusedError
-from gpulayer.sdk.fetching import Wanted, fetch, inside
+from gpulayer.sdk.fetching import Wanted, fetch, fetch_output, inside
 
 
 class Plane:
@@ -65,6 +65,20 @@ def test_one_that_fails_takes_back_the_others(plane: Plane, tmp_path: Path) -> N
         fetch(plane, wanted)
     assert refused.value.code == "digest-mismatch"
     assert os.listdir(tmp_path / "here") == []
+
+
+def test_an_output_is_fetched_by_its_name_also_from_the_folder_of_a_node(
+    plane: Plane, tmp_path: Path
+) -> None:
+    outputs = [
+        {"path": "node-0/run/a.txt", "digest": plane.put(b"deep")},
+        {"path": "node-0/a.txt", "digest": plane.put(b"one")},
+        {"path": "ba.txt", "digest": plane.put(b"other")},
+    ]
+    fetch_output(plane, "j1", outputs, "a.txt", tmp_path / "a")
+    assert (tmp_path / "a").read_bytes() == b"one"
+    with pytest.raises(NotFoundError, match="left no file"):
+        fetch_output(plane, "j1", outputs, "b.txt", tmp_path / "b")
 
 
 class Late(Plane):

@@ -17,6 +17,7 @@ from gpulayer.worker import metrics as under_test, reported
 from gpulayer.worker.metrics import Metrics
 from gpulayer.worker.slot import Slot
 from gpulayer.worker.steps.hiding import Clean
+from gpulayer.worker.supervisor_link import SupervisorGone
 
 SECONDS = 30.0
 
@@ -88,6 +89,8 @@ class Task:
     def _clean(self, task_id: str) -> Clean:
         def clean(texts: list[str]) -> list[str] | None:
             secrets = self.secrets or {}
+            if "away" in secrets:
+                raise SupervisorGone("redact")
             if "gone" in secrets:
                 return None
             for name, value in secrets.items():
@@ -215,6 +218,19 @@ def test_no_secret_leaves_in_a_name(tmp_path: Path) -> None:
     task.report(1, **{"loss": 1.0, "of hunter2": 2.0})
     task.finish()
     assert {name for _, name, _, _ in task.plane.points} == {"loss", "of [redacted:KEY]"}
+    task.report(2, **{"hunter2" + "x" * 121: 1.0})
+    task.finish()
+    assert task.plane.points[-1][1] == "[redacted:KEY]" + "x" * 114
+
+
+def test_without_a_supervisor_it_waits_for_one(tmp_path: Path) -> None:
+    task = Task(tmp_path, secrets={"away": ""})
+    task.report(1, loss=1.0)
+    with pytest.raises(SupervisorGone):
+        task.finish()
+    task.secrets = {"KEY": "hunter2"}
+    task.finish()
+    assert task.plane.points == [(3, "loss", 1, 1.0)]
 
 
 def test_where_nobody_knows_the_secrets_any_more_nothing_leaves(tmp_path: Path) -> None:
