@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import gpulayer as gl
-from gpulayer.runtime import cgroup, zygote_keys
+from gpulayer.runtime import cgroup, hierarchy, zygote_keys
 from tests.support.supervisor import SupervisorHome, alive, eventually, kill_9, mark, wait_dead
 from tests.support.warm import Calls, ask, is_template
 from tests.unit.runtime.test_function_runner import PYTHONS
@@ -370,8 +370,14 @@ def test_a_supervisor_that_leaves_takes_its_templates_along(calls: Calls) -> Non
     calls.forked("f", 1)
     (template,) = calls.templates()
     assert is_template(template)
-    calls.home.stop()
+    (tree,) = (place for kind, place, _ in hierarchy.mounts() if kind == "cgroup2")
+    lines = Path(f"/proc/{template}/cgroup").read_text().splitlines()
+    boxes = Path(tree + next(line for line in lines if "/zygote." in line)[3:]).parent
+    assert boxes.is_dir()
+    os.kill(template, signal.SIGKILL)  # its spare outlives it for a moment, in a box of both
     wait_dead(template, 5)
+    calls.home.stop()
+    assert not boxes.exists()
     calls.home.process = None
     calls.home.start()
 

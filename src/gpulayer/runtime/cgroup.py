@@ -69,7 +69,7 @@ class Leaf:
             os.close(self.procs)
             os.close(self.events)
             self.procs = self.events = -1
-        _remove(self.path)
+        remove(self.path)
 
 
 def find_parent(label: str) -> str | None:
@@ -185,11 +185,12 @@ def _kill_one_by_one(path: str) -> None:
     _write(os.path.join(path, "cgroup.freeze"), b"0")
 
 
-def _remove(path: str) -> None:
+def remove(path: str) -> None:
+    """The box and those in it, or a folder of boxes; what is populated stays."""
     if _is_removed(path):
         return
     for name in _folders(path):  # boxes that the job made inside its own
-        _remove(os.path.join(path, name))
+        remove(os.path.join(path, name))
     _is_removed(path)
 
 

@@ -150,10 +150,8 @@ class Roster:
             self.zygotes.close()
         self.quick.close()
         if self._leaves is not None:
-            try:
-                os.rmdir(self._leaves)
-            except OSError:
-                pass
+            cgroup.end_leaves(self._leaves)  # what a template has forked may be dying still
+            cgroup.remove(self._leaves)
 
     def _stem_of(self, task_id: str) -> str:
         return os.path.join(self._folder, task_id)
