@@ -26,6 +26,8 @@ MARK = "GLT_SENT"
 """Set in the job that a `fit` runs as."""
 LEFT = "fit.ckpt"
 """What it leaves in its output folder."""
+KEPT = "checkpoints:1m"
+"""The folder that is kept of a job elsewhere, and how often."""
 RETRIES = 2
 """How often a machine elsewhere may be lost: the next attempt goes on from what was kept."""
 
@@ -109,7 +111,7 @@ def _submitted(client: Client, options: Options, words: list[str]) -> Job:
             script, nodes=options.nodes, procs_per_node=devices, args=words[1:], **asked
         )
     if client.is_far:
-        asked |= {"checkpoint": "checkpoints", "retries": RETRIES}
+        asked |= {"checkpoint": KEPT, "retries": RETRIES}
     return client.submit(["python", *words], **asked)
 
 
