@@ -16,6 +16,7 @@ from gpulayer.cli.table import FLAGS
 from gpulayer.errors import NotFoundError, UsageError
 from gpulayer.sdk.array_words import ITEMS, array_of, split_items, with_bare_matrix
 from gpulayer.sdk.describe import ANYWHERE, OPTIONS, spec_of
+from gpulayer.sdk.item_lines import no_constant
 from gpulayer.sdk.requirements import requirements_of, with_header
 
 if TYPE_CHECKING:
@@ -190,8 +191,8 @@ def _pair(text: str, flag: str) -> tuple[str, str]:
 def _json(text: str, flag: str, kind: type) -> Any:
     example = json.dumps(kind())
     try:
-        value = json.loads(text)
-    except ValueError as error:
+        value = json.loads(text, parse_constant=no_constant)
+    except (ValueError, RecursionError) as error:
         message = f"{flag} is not JSON: {error}"
         raise UsageError("usage", message, hint=f"{flag} '{example}'") from None
     if not isinstance(value, kind):

@@ -60,14 +60,14 @@ def lines_as_texts(name: str, flag: str) -> Iterator[tuple[str, Any]]:
 def value_of(word: str) -> Any:
     """A number, true, false, null, a list or an object where it reads so; else text."""
     try:
-        return json.loads(word, parse_constant=_no_constant)
+        return json.loads(word, parse_constant=no_constant)
     except (ValueError, RecursionError):
         return word
 
 
 def _value(name: str, number: int, text: str) -> Any:
     try:
-        return json.loads(text, parse_constant=_no_constant)
+        return json.loads(text, parse_constant=no_constant)
     except RecursionError:
         fault = "is nested too deeply"
     except json.JSONDecodeError as error:
@@ -103,5 +103,6 @@ def _hint(name: str, look: str) -> str:
     return "gpulayer help arrays" if name == "-" else f"{look} {shlex.quote(name)}"
 
 
-def _no_constant(text: str) -> Any:
+def no_constant(text: str) -> Any:
+    """For `json.loads`: NaN and the infinities are refused."""
     raise ValueError(f"JSON has no {text}")
