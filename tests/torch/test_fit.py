@@ -321,7 +321,8 @@ def test_a_data_module_gives_the_loaders_and_configures_by_stage() -> None:
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "a keyword that is not one": ({"max_epoch": 3}, "help: max_epochs=..."),
-    "one that is to come": ({"profiler": "simple"}, "is not there yet"),
+    "one that is to come": ({"sync_batchnorm": True}, "is not there yet"),
+    "a profiler": ({"profiler": "advanced"}, "torch.profiler around trainer.fit"),
     "a GPU that is not here": ({"accelerator": "gpu"}, "help: accelerator='cpu'"),
     "processes that nobody started": ({"devices": 2}, "gpulayer launch --nodes 1 --procs-per-node"),
     "a precision": ({"precision": "8-bit"}, "one of 32-true, bf16-mixed, 16-mixed"),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from gpulayer.torch.batches import Feed, windows
 from gpulayer.torch.errors import ConfigurationError
 from gpulayer.torch.evaluating import evaluate
+from gpulayer.torch.phases import CALLBACKS, DATA, VALIDATION
 from gpulayer.torch.randomness import isolated
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ class Fit:
     def run(self) -> None:
         """Train until a limit is reached or somebody says stop."""
         t, at, hooks = self.trainer, self.at, self.hooks
-        advance, ledger = t.optimising.advance, t.ledger
+        advance, ledger, ends = t.optimising.advance, t.ledger, t.phases.end
         self.check_sanity()
         hooks.call("on_train_start")
         while not self.is_done():
@@ -62,12 +63,14 @@ class Fit:
             if inside:
                 t.resume_exactly()
             is_through = self.skips_epoch = False
+            t.phases.begin()
             for window in windows(batches, self.options.accumulate_grad_batches):
                 before = at.batch
                 for place, batch in enumerate(window):
                     index = at.batch
                     if t.moves:
                         batch = t.bring(batch)
+                    ends(DATA)
                     ledger.batch = batch
                     for hook in hooks.on_train_batch_start:
                         if hook(batch, index) == -1:
@@ -79,12 +82,14 @@ class Fit:
                     at.batches += 1
                     for hook in hooks.on_train_batch_end:
                         hook(outputs, batch, index)
+                    ends(CALLBACKS)
                 if at.step % self.options.log_every == 0 and at.step != self.told:
                     self.tell()
                 if self.val_every and self.is_val_due(before):
                     self.validate()
                 for hook in hooks.on_safe_point:
                     hook()
+                ends(CALLBACKS)
                 if self.skips_epoch or self.must_stop():
                     break
             else:
@@ -160,7 +165,9 @@ class Fit:
         return due and (self.at.epoch + 1) % each == 0
 
     def validate(self) -> None:
+        self.trainer.phases.end(CALLBACKS)
         evaluate(self.trainer, self.val_feeds, "validation")
+        self.trainer.phases.end(VALIDATION)
 
     def _val_every(self) -> int:
         """Batches from one validation to the next within an epoch; 0 for at its end alone."""
@@ -205,3 +212,4 @@ class Fit:
         t.publish(t.ledger.epoch_values(t.world), t.ledger)
         at.epoch += 1
         at.batch = 0
+        t.phases.end(CALLBACKS)

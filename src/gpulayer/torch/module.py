@@ -287,7 +287,8 @@ class Module(Hyperparameters, torch.nn.Module):
         return model
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_trainer": None}  # a copy is in no run
+        kept = {n: v for n, v in self.__dict__.items() if n != "_compiled_call_impl"}
+        return kept | {"_trainer": None}  # a copy is in no run, and not compiled
 
 
 class DataModule(Hyperparameters):

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from gpulayer.torch.compiling import compiled
 from gpulayer.torch.errors import ConfigurationError, TrainingError
 from gpulayer.torch.evaluating import arguments_of
 from gpulayer.torch.module import Module
+from gpulayer.torch.phases import OPTIMISER, STEP
 from gpulayer.torch.precision import autocast, scaler
 from gpulayer.torch.processes import ddp
 from gpulayer.torch.schedules import parse
@@ -36,6 +38,7 @@ class Optimising:
         options, model = trainer.options, trainer.model
         self.trainer, self.model, self.options = trainer, model, options
         self.optimizers, self.schedules = parse(model.configure_optimizers())
+        self.ends = trainer.phases.end
         self.automatic = bool(model.automatic_optimization)
         self.scaler = scaler(trainer.precision, trainer.device)
         self.mixes = trainer.precision != "32-true"
@@ -49,6 +52,7 @@ class Optimising:
         self.closes = self.replaces["optimizer_step"]
         self.closes |= any(isinstance(o, torch.optim.LBFGS) for o in self.optimizers)
         self._check()
+        compiled(model, options.compile)
         self.wrapped: Any = None
         if self.automatic:
             self.step = self._share(model)
@@ -119,7 +123,9 @@ class Optimising:
     def advance(self, batch: Any, index: int, place: int, size: int) -> Any:
         """One batch, the `place`-th of a window of `size`: the mean over the window is learnt."""
         if not self.automatic:
-            return self._forward(batch, index)
+            outputs = self._forward(batch, index)
+            self.ends(STEP)
+            return outputs
         if place < size - 1:
             if self.wrapped is None:
                 return self._back(batch, index, place, size)
@@ -138,6 +144,7 @@ class Optimising:
             self.scaler.step(optimizer)
             self.scaler.update()
         self._stepped()
+        self.ends(OPTIMISER)
         return outputs
 
     def _close(self, batch: Any, index: int, place: int, size: int) -> Any:
@@ -154,6 +161,7 @@ class Optimising:
 
         self.model.optimizer_step(self.trainer.at.epoch, index, optimizer, closure)
         self._stepped()
+        self.ends(STEP)
         return outputs[0] if outputs else None
 
     def _forward(self, batch: Any, index: int) -> Any:
@@ -187,6 +195,7 @@ class Optimising:
             loss.backward()
         for hook in hooks.on_after_backward:
             hook()
+        self.ends(STEP)
         return outputs
 
     def _clip(self, optimizer: Any) -> None:

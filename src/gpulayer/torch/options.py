@@ -11,10 +11,8 @@ from gpulayer.torch.errors import ConfigurationError
 from gpulayer.torch.precision import canonical
 
 NOT_YET = {
-    "profiler": "use torch.profiler around trainer.fit",
     "plugins": "leave it out",
     "sync_batchnorm": "torch.nn.SyncBatchNorm.convert_sync_batchnorm(model) in __init__",
-    "compile": "self.compile() in __init__",
     "barebones": "leave it out: nothing is slow here that could be turned off",
     "model_registry": "leave it out",
 }
@@ -53,6 +51,8 @@ class Options:
     accumulate_grad_batches: int = 1
     gradient_clip_val: float | None = None
     gradient_clip_algorithm: str | None = None
+    compile: bool | dict[str, Any] = False
+    profiler: str | None = None
     deterministic: bool | str | None = None
     benchmark: bool | None = None
     inference_mode: bool = True
@@ -84,6 +84,11 @@ class Options:
             )
         if self.nodes is not None:
             self.num_nodes = self.nodes
+        if self.profiler not in (None, "simple"):
+            raise ConfigurationError(
+                f"profiler={self.profiler!r} is not there",
+                remedy="'simple', or torch.profiler around trainer.fit",
+            )
         self.seconds = None if self.max_time is None else seconds_of(self.max_time)
         self.log_every = 50 if self.log_every_n_steps is None else self.log_every_n_steps
         self.sanity = 2 if self.num_sanity_val_steps is None else self.num_sanity_val_steps

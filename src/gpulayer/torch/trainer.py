@@ -27,6 +27,7 @@ from gpulayer.torch.loaders import check_lengths, loaders_of
 from gpulayer.torch.module import DataModule, Module
 from gpulayer.torch.optimising import Optimising
 from gpulayer.torch.options import Options, made
+from gpulayer.torch.phases import Phases
 from gpulayer.torch.processes import connect, leave
 from gpulayer.torch.resuming import Checkpoints
 
@@ -54,6 +55,8 @@ class Trainer(Facts, Checkpoints):
         self.loggers: list[Any] = loggers_of(self.options, self.root)
         self.at = Progress()
         self.ledger = Ledger(on_step=True)
+        self.phases = Phases()
+        """Where the time of the last `fit` went; `.seconds` by name."""
         self.writer = files.Writer()
         self.fit_loop: Fit | None = None
         self.datamodule: DataModule | None = None
@@ -93,6 +96,7 @@ class Trainer(Facts, Checkpoints):
         self._folder = self.checkpoint_folder
         with self._running(model, "fit", datamodule):
             saved = self._find(ckpt_path)
+            self.phases = Phases()
             self.optimising = Optimising(self)
             self.at.__init__()  # type: ignore[misc]  # a second fit begins at zero
             self.ledger = Ledger(on_step=True)
@@ -105,12 +109,15 @@ class Trainer(Facts, Checkpoints):
             check_lengths(self.world, feed)
             try:
                 self._introduce()
+                begun = self.at.step
                 self.fit_loop = Fit(self, feed, val_feeds)
                 self.hooks.call("on_fit_start")
                 with self._terminated_gently():
                     self.fit_loop.run()
                 self.writer.wait()
                 self.hooks.call("on_fit_end")
+                if self.options.profiler:
+                    self.say(self.phases.table(self.at.step - begun))
                 if launch.is_sent(self.options):
                     launch.leave(self)
             finally:
