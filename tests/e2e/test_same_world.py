@@ -162,6 +162,7 @@ def test_the_environment_is_the_terminals_and_a_few_of_ours(home: LocalHome) -> 
         "GPULAYER_INPUT_DIR",
         "GPULAYER_OUTPUT_DIR",
         "GPULAYER_WORKSPACE",
+        "GPULAYER_METRICS_FILE",
         "GPULAYER_FENCE",
         "CUDA_VISIBLE_DEVICES",
         "CUDA_DEVICE_ORDER",
