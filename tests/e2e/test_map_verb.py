@@ -26,6 +26,9 @@ def half(n):
 def joined(*words, by=""):
     return by.join(map(str, words))
 
+def large(value):
+    return [value, "x" * 2_000_000, (1,) if value else []]
+
 def opened(fifo):
     with open(fifo) as file:
         return file.read()
@@ -66,6 +69,13 @@ def test_items_of_a_file_of_several_arguments_here_and_in_a_copy(home: LocalHome
         assert done.stdout == '"1-a"\n"{\'b\': None}"\n""\n' * 400, done.stderr
     done = home.gpulayer("map", "m:joined", "--each-line", "m.py", "--kwargs", '{"by": ""}')
     assert "".join(json.loads(line) + "\n" for line in done.stdout.splitlines()) == MODULE
+
+
+def test_a_large_result_is_printed_whole(home: LocalHome) -> None:
+    done = home.gpulayer("map", "m:large", ":::", "0", "1")
+    plain, tagged = (json.loads(line) for line in done.stdout.splitlines())
+    assert plain == [0, "x" * 2_000_000, []]
+    assert tagged == {"$gpulayer": 1, "value": [1, "x" * 2_000_000, {"$tuple": [1]}]}
 
 
 def test_nothing_is_submitted_where_a_line_is_bad_or_items_are_none(home: LocalHome) -> None:

@@ -10,7 +10,7 @@ from gpulayer.clock import SystemClock
 from gpulayer.errors import GPULayerError, JobCancelledError
 from gpulayer.sdk.failures import failure_of
 from gpulayer.sdk.gathering import gather_seconds
-from gpulayer.sdk.values import result_of
+from gpulayer.sdk.values import json_of, result_of
 
 if TYPE_CHECKING:
     from gpulayer.sdk.job import Job
@@ -55,10 +55,13 @@ class Element:
         return self._job.logs(index=self.index)
 
     def to_json(self) -> dict[str, Any]:
-        """index, state, attempt, exit_code, and value or error as they travel: see `gpulayer
-        result`."""
-        result = self._row.get("result") or {}
-        return {"index": self.index, "state": self.state, "attempt": self.attempt} | dict(result)
+        """index, state, attempt, exit_code, and value or error. The value is in the form in which
+        it travels, as `gpulayer result` prints it, and fetched where it is large."""
+        told: dict[str, Any] = {"index": self.index, "state": self.state, "attempt": self.attempt}
+        told |= self._row.get("result") or {}
+        if "value" in told:
+            told["value"] = json_of(self._found(), self._job._client._wire)
+        return told
 
     def __repr__(self) -> str:
         return f"<Element {self.index} of {self._job.id} {self.state}>"

@@ -9,6 +9,7 @@ file and the plane, and compared with their digest.
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import shutil
 import sys
@@ -236,6 +237,31 @@ def result_of(job: Mapping[str, Any], wire: Wire) -> Any:
             hint=f"gpulayer result {job['id']}",
             job_id=job["id"],
         ) from None
+
+
+def json_of(job: Mapping[str, Any], wire: Wire) -> Any:
+    """What the function of an ended job returned as JSON in the form in which values travel, whole:
+    a large one is fetched. Arrays in it stay files. None for a command."""
+    value: Any = (job.get("result") or {}).get("value")
+    if not values.is_tagged(value) or "file" not in value:
+        return value
+    with _Outputs(job, wire).open(value["file"]) as file:
+        tagged = json.load(file)
+    return {values.KEY: value[values.KEY], "value": tagged} if _has_tags(tagged) else tagged
+
+
+def _has_tags(value: Any) -> bool:
+    """Whether plain JSON does not say all of it."""
+    left = [value]
+    while left:
+        one = left.pop()
+        if type(one) is dict:
+            if any(key.startswith("$") for key in one):
+                return True
+            left += one.values()
+        elif type(one) is list:
+            left += one
+    return False
 
 
 def _classes() -> values.Classes:
