@@ -76,6 +76,7 @@ def test_two_nodes_add_up_and_the_rank_that_raised_is_the_error_not_the_one_that
     words = ["--launcher", launcher, "--nodes=2", "--cpus=0.5"]  # one core is enough
     done = launch(home, *words, "train.py", "fail")
     job = home.wire().call("GET", "/v1/jobs/last")
-    assert (done.returncode, job["message"]) == (1, "rank 1: exit code 1")
+    assert (done.returncode, job["message"]) == (1, "rank 1: ValueError: rank 1 has no data")
+    assert "in <module>" in job["result"]["error"]["traceback"]
     assert sorted(done.stdout.splitlines()) == SUMS
     assert "ValueError: rank 1 has no data" in done.stderr

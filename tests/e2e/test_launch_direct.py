@@ -150,6 +150,8 @@ def test_an_interrupt_reaches_each_rank_once_and_ends_all(home: LocalHome) -> No
         signal.pause()
         print("got", len(got), flush=True)
     """
+    for rank in (0, 1):
+        (home.work / f"ready.{rank}").unlink(missing_ok=True)
     with subprocess.Popen(
         words(home, "--procs-per-node=2", text=text),
         cwd=home.work, env=home.environ, stdin=subprocess.DEVNULL,

@@ -40,6 +40,7 @@ VERBS: tuple[Verb, ...] = (
     Verb("logs", "Look", "Print what a job wrote.", "logs"),
     Verb("events", "Look", "Tell a job's story.", "events"),
     Verb("metrics", "Look", "Print the numbers that a job reports.", "metrics", rare=True),
+    Verb("stacks", "Look", "Show what the processes of a job are at.", "stacks", rare=True),
     Verb("why", "Look", "Explain where a job is, worker by worker.", "why"),
     Verb("result", "Look", "Print what a function returned.", "result"),
     Verb("diff", "Look", "Say what differs between two jobs.", "diff", rare=True),

@@ -105,6 +105,8 @@ class WorkerCapabilities:
     """Its own IP address on the way to the plane. None: the plane's own machine."""
     streams: bool = False
     """Whether its running tasks can be entered (`exec`, `shell`, `forward`)."""
+    stacks: bool = False
+    """Whether it tells the stacks of their processes (`stacks`)."""
     enters_images: bool = False
     """Whether commands come into the containers of those that run in an image, too."""
 

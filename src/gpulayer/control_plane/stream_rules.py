@@ -19,14 +19,14 @@ MEET_SECONDS = 20.0
 """How long one side waits for the other."""
 TOLD_CHARACTERS = 2_000
 """Of a command's words, in the record."""
-EXEC, FORWARD, CONNECT = "exec", "forward", "connect"
+EXEC, FORWARD, CONNECT, STACKS = "exec", "forward", "connect", "stacks"
 
 
 @dataclass(frozen=True, slots=True)
 class Wish:
     kind: str
     """`exec`: a command. `forward`: that ports will be asked for, until the job ends. `connect`:
-    one connection of a `forward`."""
+    one connection of a `forward`. `stacks`: what the job's processes are at, as JSON."""
     argv: tuple[str, ...] = ()
     """None: the user's shell."""
     node: int = 0
@@ -54,7 +54,7 @@ class Stream:
 
 
 def require_sane(wish: Wish) -> None:
-    if wish.kind not in (EXEC, FORWARD, CONNECT):
+    if wish.kind not in (EXEC, FORWARD, CONNECT, STACKS):
         raise UsageError("usage", f"there is no stream of the kind {wish.kind!r}")
     size = sum(len(word.encode(errors="surrogateescape")) + 1 for word in wish.argv)
     if size > limits.EXEC_BYTES:
@@ -68,13 +68,15 @@ def require_sane(wish: Wish) -> None:
         raise UsageError("usage", "a word of the command has a zero byte in it")
     if set(wish.set or {}) - {"TERM", "COLORTERM"}:
         raise UsageError("usage", "the environment of such a command is the job's")
-    if wish.kind != EXEC and not 0 < wish.port < 65_536:
+    if wish.kind in (FORWARD, CONNECT) and not 0 < wish.port < 65_536:
         raise UsageError("usage", f"{wish.port} is no port", why="ports are 1 to 65535")
 
 
 def can_enter(job: Job, wish: Wish, worker: WorkerCapabilities) -> bool:
     """Whether the worker is new enough. An older one would run a command beside the container of a
     job in an image, in the world of its engine."""
+    if wish.kind == STACKS:
+        return worker.stacks
     if wish.kind == EXEC and job.spec.get("image"):
         return worker.streams and worker.enters_images
     return worker.streams
@@ -96,6 +98,8 @@ def visitor_name(principal: Principal) -> str:
 def said_of(wish: Wish, words: Sequence[str]) -> str:
     if wish.kind == FORWARD:
         return f"forwards port {wish.port}"
+    if wish.kind == STACKS:
+        return "looks at the stacks"
     line = shlex.join(kept_words(words)) or "a shell"
     return line if len(line) <= TOLD_CHARACTERS else line[:TOLD_CHARACTERS] + "..."
 

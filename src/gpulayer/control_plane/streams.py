@@ -27,7 +27,7 @@ from gpulayer.control_plane.lifecycle import gangs
 from gpulayer.control_plane.ports import Ports, Reader, Tx, commit
 from gpulayer.control_plane.selection import find_job
 from gpulayer.control_plane.sessions import Sessions
-from gpulayer.control_plane.stream_rules import CONNECT, MEET_SECONDS, Stream, Wish
+from gpulayer.control_plane.stream_rules import CONNECT, MEET_SECONDS, STACKS, Stream, Wish
 from gpulayer.control_plane.wakeups import job_topic, worker_topic
 from gpulayer.errors import NotFoundError, RefusedError, UsageError
 
@@ -100,7 +100,8 @@ class Streams:
             done: Future[None] = Future()
             done.set_result(None)
             return done
-        said, kept = rules.said_of(stream.wish, words), rules.kept_words(words)
+        kept = None if stream.wish.kind == STACKS else rules.kept_words(words)
+        said = rules.said_of(stream.wish, words)
         return self._note(stream, stream.wish.kind, said, kept, None)
 
     def ended(self, stream: Stream, exit_code: int | None, why: str) -> None:
@@ -111,7 +112,7 @@ class Streams:
             if stream.told:
                 return
             stream.told = True
-        if stream.started is None or stream.wish.kind == CONNECT:
+        if stream.started is None or stream.wish.kind in (CONNECT, STACKS):
             return
         spent = self._ports.clock.monotonic() - stream.started
         how = why or ("" if exit_code is None else f"exit code {exit_code}")

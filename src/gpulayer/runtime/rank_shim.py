@@ -1,9 +1,10 @@
 """Starts one rank and says how it ended: `PY rank_shim.py FOLDER`, by torchrun for each rank, or
 forked by `rank_launcher`.
 
-One file (it is run by its path), the standard library alone, any Python from 3.8 up. torchrun
-lets all ranks share one output and tells exit codes in prose; so this process gives its rank a
-pipe of its own, waits for it, and writes down what wait(2) said before it ends in the same way.
+It is run by its path, with the standard library and its neighbour `rank_start` alone, on any Python
+from 3.8 up. torchrun lets all ranks share one output and tells exit codes in prose; so this process
+gives its rank a pipe of its own, waits for it, and writes down what wait(2) said before it ends in
+the same way.
 
     FOLDER/rank.json           {argv, results, grace}
     FOLDER/<local rank>.out    named pipes that the supervisor reads; also .err
@@ -53,11 +54,11 @@ def lead(folder: str) -> NoReturn:
     record = os.path.join(folder, "{}.end".format(rank))
     began = time.time()
     write(record, {"began": began})
-    status, asked = _run(argv, plan["grace"])
+    status, asked = _run(argv, _environ(folder), plan["grace"])
     signum = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
     code = 128 + signum if signum else os.WEXITSTATUS(status)
-    end = {"began": began, "at": time.time(), "code": code, "signal": signum, "asked": asked}
-    write(record, end)
+    at = time.time() if code == 0 else _failed_at(os.path.join(folder, str(rank)))
+    write(record, {"began": began, "at": at, "code": code, "signal": signum, "asked": asked})
     end_as(code, signum)
 
 
@@ -97,7 +98,27 @@ def write(path: str, value: Any) -> None:
     os.replace(draft, path)
 
 
-def _run(argv: list[str], grace: float) -> tuple[int, bool]:
+def _failed_at(stem: str) -> float:
+    """When it raised, where it said so: taking torch apart takes it longer than its neighbours need
+    to notice and to end."""
+    at = time.time()
+    for kind in ("raised", "result"):
+        try:
+            at = min(at, os.stat("{}.{}".format(stem, kind)).st_mtime)
+        except OSError:
+            pass  # it said nothing
+    return at
+
+
+def _environ(folder: str) -> dict[str, str]:
+    sys.path.append(os.path.dirname(os.path.abspath(__file__)))
+    import rank_start  # type: ignore[import-not-found]  # beside this file, wherever that is
+
+    made: dict[str, str] = rank_start.environ(folder, dict(os.environ))
+    return made
+
+
+def _run(argv: list[str], environ: dict[str, str], grace: float) -> tuple[int, bool]:
     """What wait(2) said, and whether it had been told to end by then."""
     try:
         prctl = ctypes.CDLL(None).prctl
@@ -107,7 +128,7 @@ def _run(argv: list[str], grace: float) -> tuple[int, bool]:
     signal.pthread_sigmask(signal.SIG_BLOCK, PASSED_ON)  # none is lost before the rank is there
     pid = os.fork()
     if pid == 0:
-        _become(argv, parent, prctl)
+        _become(argv, environ, parent, prctl)
 
     asked = []
 
@@ -125,7 +146,7 @@ def _run(argv: list[str], grace: float) -> tuple[int, bool]:
     return status, bool(asked)
 
 
-def _become(argv: list[str], parent: int, prctl: Any) -> NoReturn:
+def _become(argv: list[str], environ: dict[str, str], parent: int, prctl: Any) -> NoReturn:
     code = _NOT_EXECUTABLE
     try:
         os.setpgid(0, 0)
@@ -135,7 +156,7 @@ def _become(argv: list[str], parent: int, prctl: Any) -> NoReturn:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, PASSED_ON)
             for signum in (signal.SIGPIPE, signal.SIGXFSZ):
                 signal.signal(signum, signal.SIG_DFL)  # Python ignores them, and exec keeps that
-            os.execvp(argv[0], argv)
+            os.execvpe(argv[0], argv, environ)
     except FileNotFoundError as error:
         code = _NOT_FOUND
         os.write(2, "{}: {}\n".format(argv[0], error.strerror).encode())

@@ -50,6 +50,7 @@ class ThisMachine:
             data=tuple(sorted(data)),
             secrets=secrets,
             streams=True,
+            stacks=True,
             enters_images=True,
             errands=True,
             takes_ahead=True,

@@ -29,7 +29,7 @@ from gpulayer.worker.lock import WorkerLock
 from gpulayer.worker.machine import ThisMachine
 from gpulayer.worker.secrets.book import Book
 from gpulayer.worker.steps import leftovers
-from gpulayer.worker.streams import Streams
+from gpulayer.worker.streams import Streams, as_command
 from gpulayer.worker.supervisor_link import SupervisorLink
 from gpulayer.worker.task_runner import TaskRunner
 from gpulayer.worker.worlds import Worlds
@@ -166,7 +166,7 @@ class Worker:
             start_plane=self._outside.start_plane,
             probe=self._machine.probe,
             on_error=self._outside.on_error,
-            join_stream=self._streams.begin,
+            join_stream=self._begin_stream,
             do_errand=self._errands.do,
         )
 
@@ -182,6 +182,10 @@ class Worker:
             connection.close()
             raise
         return connection
+
+    def _begin_stream(self, order: StreamOrder) -> None:
+        folder = os.path.join(self._outside.tasks, order.task_id)
+        self._streams.begin(as_command(order, folder) if order.kind == "stacks" else order)
 
     def _enter(self, order: StreamOrder) -> tuple[list[str], str] | None:
         folder = os.path.join(self._outside.tasks, order.task_id)

@@ -9,7 +9,10 @@ the command is hung up. What the two sides say to each other is `contracts.strea
 
 from __future__ import annotations
 
+import dataclasses
+import os
 import select
+import sys
 import threading
 from collections.abc import Callable
 
@@ -17,6 +20,8 @@ from gpulayer.clock import Clock
 from gpulayer.contracts.messages import StreamOrder
 from gpulayer.runtime import frames
 from gpulayer.worker.channel import Way
+from gpulayer.worker.images.container import PLAN
+from gpulayer.worker.steps.workload import IMAGE_PYTHON, RUNTIME
 from gpulayer.worker.visiting import Enter, Visiting
 
 FAREWELL_SECONDS = 10.0
@@ -86,6 +91,14 @@ class Streams:
             finally:
                 visit.close()
         _let_go(way, self._clock)
+
+
+def as_command(order: StreamOrder, task_folder: str) -> StreamOrder:
+    """An order for the stacks of a task, as the command inside it that prints them."""
+    is_in_image = os.path.exists(os.path.join(task_folder, PLAN))
+    python = IMAGE_PYTHON if is_in_image else sys.executable
+    words = (python, "-I", "-S", os.path.join(RUNTIME, "stacks.py"), task_folder)
+    return dataclasses.replace(order, kind="exec", argv=words)
 
 
 def _refuse(way: Way, code: int, message: str, clock: Clock) -> None:

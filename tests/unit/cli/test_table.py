@@ -127,7 +127,7 @@ def test_the_bash_completion_completes() -> None:
         + "\n_gpulayer; echo ${COMPREPLY[@]}"
     )
     done = subprocess.run(["bash", "-c", ask], text=True, capture_output=True, check=True)
-    assert done.stdout == "status stop\n--timeout\ntrain-1\nnone\n"
+    assert done.stdout == "status stacks stop\n--timeout\ntrain-1\nnone\n"
 
 
 def test_the_zsh_completion_has_nothing_that_zsh_reads_in_another_way() -> None:

@@ -248,3 +248,21 @@ def test_the_record_has_room_for_the_beginning_of_a_long_line(env: Env) -> None:
     ((_, message, data),) = story(env, job)
     assert len(message) < 3_000
     assert len(data["argv"][1]) < 3_000
+
+
+def test_stacks_are_asked_of_a_worker_that_tells_them_and_no_words_are_kept(env: Env) -> None:
+    env.worker("new", streams=True, stacks=True)
+    job = running(env, "new")
+    opened(env, job, kind="stacks", argv=())
+    (order,) = env.workers["new"].acquire().streams
+    assert (order.kind, order.argv) == ("stacks", ())
+    stream = env.plane.streams.get("stream-0000000000")
+    env.plane.streams.started(stream, ["/python", "stacks.py"]).result()
+    env.plane.streams.ended(stream, 0, "")
+    found = [e for e in env.plane.events(job) if e["kind"].startswith("stacks")]
+    assert [(e["kind"], e["message"]) for e in found] == [
+        ("stacks", "ada's laptop: looks at the stacks")
+    ]
+    assert "argv" not in found[0]["data"]
+    error = refused(env, running(env), kind="stacks", argv=())
+    assert error.code == "version-mismatch"

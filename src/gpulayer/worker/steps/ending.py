@@ -86,11 +86,23 @@ def of_ranks(ending: Exit, folder: str) -> Exit:
         return _without_ranks(ending, folder, began=bool(ends))
     ending = replace(ending, failed_rank=first, failed_at=at or None)
     ending = with_result(ending, os.path.join(folder, f"{first}.result"))
+    ending = _with_raised(ending, os.path.join(folder, f"{first}.raised"))
     slug = "killed" if ending.reason == Reason.KILLED else "job-failed"
     error = ending.error or {"slug": slug, "message": ending.message}
     message = f"rank {first}: {ending.message}"
     error = {**error, "rank": first, "ranks": each}
     return replace(ending, message=message, error=error)
+
+
+def _with_raised(ending: Exit, path: str) -> Exit:
+    """Add what a script raised, which its exit code does not tell."""
+    told = _read(path, {})
+    result = _result(told) if told and ending.error is None else None
+    if result is None or "error" not in result:
+        return ending
+    error = dict(result["error"])
+    message = f"{error.get('type') or 'Exception'}: {error['message']}"
+    return replace(ending, error=error, message=message)
 
 
 def _ranks(ends: Mapping[int, Mapping[str, Any]], first: int) -> list[dict[str, Any]]:
