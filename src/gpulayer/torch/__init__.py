@@ -30,6 +30,7 @@ from gpulayer.torch.module import DataModule, Module
 from gpulayer.torch.precision import autocast
 from gpulayer.torch.processes import World, ddp, device, processes, world
 from gpulayer.torch.randomness import seed_everything
+from gpulayer.torch.trackers import MLFlowLogger, TensorBoardLogger, WandbLogger
 from gpulayer.torch.trainer import Trainer
 
 __all__ = [
@@ -43,11 +44,14 @@ __all__ = [
     "JSONLLogger",
     "JobLogger",
     "LearningRateMonitor",
+    "MLFlowLogger",
     "ModelCheckpoint",
     "Module",
     "ProgressBar",
+    "TensorBoardLogger",
     "Trainer",
     "TrainingError",
+    "WandbLogger",
     "World",
     "autocast",
     "ddp",
