@@ -110,6 +110,19 @@ def test_results_come_in_order_or_as_they_end(plane: Client, tmp_path: Any) -> N
     assert list(mapped.job.results()) == ["later", "at once"]
 
 
+def test_a_long_element_holds_back_nothing_that_ended_before_it(
+    plane: Client, tmp_path: Any
+) -> None:
+    fifo = str(tmp_path / "fifo")
+    os.mkfifo(fifo)
+    mapped = opened.map([*[""] * 30, fifo, "", ""], in_order=False, max_parallel=1)
+    ended = iter(mapped)
+    assert [next(ended) for _ in range(30)] == ["at once"] * 30
+    with open(fifo, "w") as file:
+        file.write("later")
+    assert sorted(ended) == ["at once", "at once", "later"]
+
+
 def test_to_stop_iterating_ends_nothing_and_to_cancel_does(plane: Client, tmp_path: Any) -> None:
     fifo = str(tmp_path / "fifo")
     os.mkfifo(fifo)

@@ -8,6 +8,8 @@ import random
 
 import pytest
 
+from gpulayer.contracts import runs as contracts
+from gpulayer.contracts.messages import TaskReport
 from gpulayer.contracts.states import TERMINAL_JOB_STATES
 from tests.property.test_lifecycle import _LIKELY, _RARE, World
 
@@ -42,7 +44,20 @@ class Arrays(World):
 
 
 class Runs(Arrays):
+    """And what a run has done may be told while it goes on."""
+
     takes_runs = True
+
+    def done(self, a: int, b: int) -> None:
+        worker = self._worker(a)
+        for held in worker.held.values():
+            run = worker.assignments[held.task_id].run
+            if held.phase == "running" and run is not None:
+                indices = [index for index, _ in contracts.specs(run)][: 1 + b]
+                rows = tuple(contracts.plain(index, 1.0, 1.0, None) for index in indices)
+                news = TaskReport(held.task_id, held.fence, "running", elements=rows)
+                self._send(worker, news, held_back=b > 7)
+                return
 
 
 @pytest.mark.parametrize("kind", [Arrays, Runs])
@@ -51,7 +66,7 @@ def test_arrays_keep_the_laws_and_end(seed: int, kind: type[Arrays]) -> None:
     draw = random.Random(seed)
     world = kind(seed)
     with world.env as env:
-        verbs = (*_LIKELY, *_LIKELY, *_RARE, "again")
+        verbs = (*_LIKELY, *_LIKELY, *_RARE, "again", *(["done"] * 4 * kind.takes_runs))
         for _ in range(STEPS):
             world.step(draw.choice(verbs), draw.randrange(10), draw.randrange(10))
         world.heal()

@@ -88,8 +88,14 @@ class Invariants:
                     for task in tasks:
                         self._task(task)
                     if job.elements is not None:
+                        _parallel(reader.progress(job.id), tasks)
                         check_array(reader, job, tasks)
                         self._failed(reader.progress(job.id), tasks)
+                        ended = reader.results(job.id)
+                        told = {r.index for r in ended if r.state is JobState.SUCCEEDED}
+                        ran = {index for of, index in self._physics.runs if of == job.id}
+                        unseen = told - ran - {ARRAY_END}
+                        _hold(not unseen, f"{job.id} succeeded and never ran: {unseen}")
                     self._alive(job, [task for task in tasks if task.state in LIVE_TASK_STATES])
                     result = reader.result(job.id, 0 if job.elements is None else ARRAY_END)
                     _hold(
@@ -252,6 +258,13 @@ class Invariants:
         """Where it ran, or would have: its worker may have been on two machines."""
         named = [worker for worker in self._workers if worker.worker_id == task.worker_id]
         return next((worker for worker in named if task.id in worker.truth), named[0])
+
+
+def _parallel(progress: Progress | None, tasks: list[Task]) -> None:
+    """A task runs one element at a time: so many elements run at most."""
+    live = [task for task in tasks if task.state in LIVE_TASK_STATES]
+    most = progress.max_parallel if progress is not None else None
+    _hold(most is None or len(live) <= most, f"more than {most} tasks live: {live}")
 
 
 def _hold(claim: bool, otherwise: str) -> None:

@@ -228,6 +228,11 @@ class Worker:
                 self._share.after(
                     self._engine.soon(0.005), self._mine(lambda: self.tell(collected))
                 )
+            case say.LookAtRun(task_id, _):
+                ends = self.disk[task_id].ends if task_id in self.disk else []
+                if done := tuple(end for end in ends if "outcome" not in end):
+                    look = heard.ElementsDone(task_id, done)
+                    self._share.after(self._engine.soon(0.005), self._mine(lambda: self.tell(look)))
             case say.KeepCheckpoints(task_id, fence):
                 self._saver.begin(task_id, fence, self._share, self._mine)
             case say.StartPlane():

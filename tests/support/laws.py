@@ -156,7 +156,11 @@ def check_array(reader: Reader, job: Job, tasks: list[Task]) -> None:
     # A task runs one element at a time, however many it holds.
     assert progress.max_parallel is None or len(alive) <= progress.max_parallel
     live = [index for task in alive for index in indices_of(grid, task)]
-    assert sorted(live) == sorted(index for index, letter in letters.items() if letter == LIVE)
+    assert len(set(live)) == len(live), "an element is in two tasks that live"
+    # What a run has done may be told while it goes on, but for its last one.
+    assert {index for index, letter in letters.items() if letter == LIVE} <= set(live)
+    assert {letters[index] for index in live} <= {LIVE, "s"}
+    assert all(letters[task.index if task.last is None else task.last] == LIVE for task in alive)
     ended = [result for result in reader.results(job.id) if result.index != ARRAY_END]
     names = {"s": "succeeded", "f": "failed", "t": "timed_out", "c": "cancelled"}
     told = {index: names[letter] for index, letter in letters.items() if letter in names}

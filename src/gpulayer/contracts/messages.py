@@ -187,6 +187,9 @@ class TaskReport(Message):
     """With its start, or its end, where there was something to prepare."""
     world: str = ""
     """The same: digest of the artifact that says what it runs in (`worker.worlds`)."""
+    elements: tuple[Mapping[str, Any], ...] = ()
+    """Of a run that goes on: some that have succeeded, as in `Exit.elements`, which names them
+    again."""
 
 
 @dataclass(frozen=True, slots=True)

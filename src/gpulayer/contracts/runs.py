@@ -6,12 +6,13 @@ that it needs; what it tells (`Exit.elements`) is an object for each element tha
     {index, outcome, reason, message, exit_code, started_at, ended_at, value, error, outputs}
 
 as in an `Exit`, without what is as for one that returned nothing. Those that it does not name have
-not ended: the first of them was begun, if any was.
+not ended: the first of them was begun, if any was. While the run goes on, those that succeeded and
+left no file may be told before (`TaskReport.elements`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from gpulayer.contracts.elements import element_spec, grid_of
@@ -87,10 +88,10 @@ def written(index: int, end: Exit) -> dict[str, Any]:
     }
 
 
-def ends_in(end: Exit) -> dict[int, Exit]:
+def ends_in(rows: Iterable[Mapping[str, Any]]) -> dict[int, Exit]:
     """How each element ended that did. Raises `usage` where one is not what it should be."""
     found: dict[int, Exit] = {}
-    for row in end.elements:
+    for row in rows:
         fitted("an element", row, _KINDS)
         values = {**_PLAIN, **{name: row[name] for name in row if name in _KINDS_OF}}
         index = values.pop("index", None)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from typing import Any
 
 from gpulayer.contracts import elements
 from gpulayer.contracts.changes import NOTHING, Changes
@@ -15,7 +16,7 @@ from gpulayer.contracts.ids import Fence, WorkerId
 from gpulayer.contracts.messages import Exit
 from gpulayer.contracts.records import Chunk, Job, Progress, Task
 from gpulayer.contracts.states import Reason
-from gpulayer.control_plane.lifecycle import arrays, handing_out, jobs as rules
+from gpulayer.control_plane.lifecycle import arrays, element_ends, handing_out, jobs as rules
 from gpulayer.control_plane.ports import Reader, Tx, commit
 
 
@@ -104,20 +105,23 @@ def ended(
     log_size: int,
     log_complete: bool,
 ) -> Changes:
-    position = elements.grid_of(job.spec).position(task.index)
-    chunk = None if position is None else tx.chunk(job.id, position // CHUNK)
-    if chunk is None:
-        raise LookupError(f"element {task.index} of {job.id} was never given out")
     return arrays.ended(
         job,
         progress_of(tx, job),
-        chunk,
+        _chunk_of(tx, job, task),
         task,
         end,
         now,
         jitter,
         log_size=log_size,
         log_complete=log_complete,
+    )
+
+
+def done(tx: Tx, job: Job, task: Task, rows: Sequence[Mapping[str, Any]], now: float) -> Changes:
+    """Elements of a run that have succeeded while it goes on."""
+    return element_ends.done_of(
+        job, progress_of(tx, job), _chunk_of(tx, job, task), task, rows, now
     )
 
 
@@ -134,6 +138,14 @@ def progress_of(reader: Reader, job: Job) -> Progress:
     if found is None:
         raise LookupError(f"array {job.id} has no counts")
     return found
+
+
+def _chunk_of(tx: Reader, job: Job, task: Task) -> Chunk:
+    position = elements.grid_of(job.spec).position(task.index)
+    chunk = None if position is None else tx.chunk(job.id, position // CHUNK)
+    if chunk is None:
+        raise LookupError(f"element {task.index} of {job.id} was never given out")
+    return chunk
 
 
 def _ready(tx: Reader, progress: Progress, most: int, now: float) -> int:

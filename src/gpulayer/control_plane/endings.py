@@ -7,7 +7,7 @@ and for what a new incarnation no longer has. What is told of a task after that 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from gpulayer.clock import Ids
@@ -15,7 +15,7 @@ from gpulayer.contracts.changes import Changes, TaskUpdate
 from gpulayer.contracts.ids import TaskId, WorkerId
 from gpulayer.contracts.messages import Exit, Held, Preparation
 from gpulayer.contracts.records import Task
-from gpulayer.contracts.states import LIVE_TASK_STATES, Reason
+from gpulayer.contracts.states import LIVE_TASK_STATES, Reason, TaskState
 from gpulayer.control_plane import elements
 from gpulayer.control_plane.lifecycle import gangs, tasks as rules
 from gpulayer.control_plane.ports import Tx, commit
@@ -66,6 +66,18 @@ def start_task(tx: Tx, task: Task, started_at: float, now: float, world: str = "
     else:
         changes = rules.started(job, task, started_at, now)
     commit(tx, rules.in_world(changes, task, world))
+    return {job_topic(job.id)}
+
+
+def note_done(tx: Tx, task: Task, rows: Sequence[Mapping[str, Any]], now: float) -> set[str]:
+    """Elements of a run have succeeded, and it goes on. Topics to publish."""
+    job = tx.job(task.job_id)
+    if job is None or job.elements is None or task.state is not TaskState.RUNNING:
+        return set()  # all of it is told again with its end
+    changes = elements.done(tx, job, task, rows, now)
+    if not changes:
+        return set()
+    commit(tx, changes)
     return {job_topic(job.id)}
 
 

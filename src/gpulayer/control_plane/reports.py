@@ -25,6 +25,7 @@ from gpulayer.control_plane.arrivals import with_what_is_here
 from gpulayer.control_plane.endings import (
     end_task,
     end_tasks,
+    note_done,
     note_held,
     note_late,
     prepare_task,
@@ -199,6 +200,8 @@ class Reports:
                 world=news.world,
             )
             notes.recorded.append(task.id)
+        elif news.elements:
+            notes.topics |= note_done(tx, task, news.elements, now)
         elif task.state is TaskState.ASSIGNED and news.started_at is not None:
             notes.topics |= start_task(tx, task, news.started_at, now, news.world)
         elif news.phase is not None and news.phase != task.phase:

@@ -71,7 +71,7 @@ class Agent:
         if not self._listed:
             return float("inf")
         session = self._session
-        times = [session.begins_at, session.gives_up_at]
+        times = [session.begins_at, session.gives_up_at, self.slots.looks_at()]
         if session.registered:
             times += [slot.log.due for slot in self.slots.all if slot.log.waits]
             if session.report is None:
@@ -202,6 +202,8 @@ class Agent:
                     return self.slots.tree_ended(slot, raw)
             case heard.LogGone():
                 slot.log.size = slot.log.read
+            case heard.ElementsDone(_, done):
+                slot.done = done
             case heard.TaskCollected(_, ending):
                 self.slots.collected(slot, ending)
             case _:
@@ -255,7 +257,7 @@ class Agent:
     # --- what is to be done next ------------------------------------------------------------
 
     def _next(self, now: float) -> list[say.Instruction]:
-        out: list[say.Instruction] = []
+        out = self.slots.looks(now)
         for slot in self.slots.all:
             if slot.may_lapse and now >= self._lapses_at(slot):
                 out += self.slots.lapse(slot)

@@ -158,6 +158,8 @@ class Driver:
                 return lambda: self._work.run(instruction, link)
             case say.Collect():
                 return lambda: self._work.collect(instruction)
+            case say.LookAtRun():
+                self._work.look(instruction)
             case say.KeepCheckpoints():
                 return lambda: self._work.keep_checkpoints(instruction)
             case say.Tail(task_id, offset):

@@ -134,6 +134,14 @@ class LogShipped:
 
 
 @dataclass(frozen=True, slots=True)
+class ElementsDone:
+    """All that have succeeded so far of a run that goes on, in the order of their ends."""
+
+    task_id: str
+    elements: tuple[Mapping[str, Any], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class TaskCollected:
     """The end of a task with everything it left: outputs stored, result read."""
 
@@ -146,7 +154,7 @@ class CapabilitiesChanged:
     capabilities: Mapping[str, Any]
 
 
-OfTask = TaskEntered | TaskStarted | TaskRefused | LogRead | LogGone | TaskCollected
+OfTask = TaskEntered | TaskStarted | TaskRefused | LogRead | LogGone | ElementsDone | TaskCollected
 
 Event = (
     Tick

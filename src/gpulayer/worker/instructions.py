@@ -111,6 +111,14 @@ class Collect:
 
 
 @dataclass(frozen=True, slots=True)
+class LookAtRun:
+    """See what a run that goes on has done: `ElementsDone`, if anything."""
+
+    task_id: str
+    note: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
 class KeepCheckpoints:
     """Keep the checkpoint folder of a task that runs, until its `Collect`. May come twice.
     `at_once`: an earlier agent did, and nobody knows when."""
@@ -184,6 +192,7 @@ Instruction = (
     | Ship
     | End
     | Collect
+    | LookAtRun
     | KeepCheckpoints
     | Forget
     | DropEnvelopes

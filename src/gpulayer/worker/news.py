@@ -33,7 +33,7 @@ def due(slots: Slots, again_after: float) -> float:
             times.append(slot.ended_seen + waits if sent is None else sent + again_after)
         elif _has_start(slot):
             times.append(slot.started_seen + START_NEWS_SECONDS)
-        elif _has_entered(slot):
+        elif _has_entered(slot) or _has_done(slot):
             times.append(0.0)
     return min(times)
 
@@ -61,6 +61,10 @@ def gather(
             news.append(TaskReport(*start, rendezvous=where, preparation=took, world=world))
         elif _has_entered(slot):
             news.append(TaskReport(slot.task_id, slot.fence, slot.entered))
+        elif _has_done(slot):
+            done = slot.done[slot.done_reported :]
+            news.append(TaskReport(slot.task_id, slot.fence, slot.phase, elements=done))
+            size += _size(news[-1])
     return tuple(news)
 
 
@@ -70,6 +74,7 @@ def heard(slots: Slots, news: tuple[TaskReport, ...]) -> None:
         slot = slots.get(line.task_id)
         if slot is not None and line.phase == "running":
             slot.start_reported = True
+            slot.done_reported += len(line.elements)
         elif slot is not None and line.exit is None:
             slot.entered_reported = line.phase or ""
 
@@ -80,6 +85,11 @@ def _has_start(slot: Slot) -> bool:
 
 def _has_entered(slot: Slot) -> bool:
     return slot.phase == "staging" and slot.entered != slot.entered_reported
+
+
+def _has_done(slot: Slot) -> bool:
+    """Elements of a run that the plane has not heard of, while it goes on."""
+    return slot.phase == "running" and slot.start_reported and len(slot.done) > slot.done_reported
 
 
 def _end(slot: Slot) -> TaskReport:
@@ -101,7 +111,7 @@ def _size(news: TaskReport) -> int:
     """About how long it is as JSON."""
     end = news.exit
     if end is None:
-        return 0
+        return len(str(news.elements)) if news.elements else 0
     paths = sum(len(str(output.get("path"))) + _OUTPUT_BYTES for output in end.outputs)
     texts = len(news.log or "") + len(end.value or "") + len(end.message)
     texts += len(str(end.elements)) if end.elements else 0

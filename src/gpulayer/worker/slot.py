@@ -52,6 +52,12 @@ class Slot:
     started_at: float | None = None
     started_seen: float = 0.0
     start_reported: bool = False
+    looks_at: float = float("inf")
+    """Of a run: when it is next looked at what it has done."""
+    done: tuple[Mapping[str, Any], ...] = ()
+    """Elements of it that have succeeded, as far as was looked at."""
+    done_reported: int = 0
+    """Of these, how many the plane knows of."""
     exit: Exit | None = None
     ended_seen: float = float("inf")
     """When its end was ready to be told."""
@@ -168,6 +174,8 @@ def attached(task: Attached, authorised_at: float) -> Slot:
     slot.rendezvous = task.note.get("rendezvous")
     slot.preparation, slot.world = preparation_in(task.note), str(task.note.get("world") or "")
     slot.log.in_step = False
+    if slot.is_run:
+        slot.looks_at = 0.0
     return slot
 
 

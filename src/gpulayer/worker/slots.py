@@ -15,9 +15,12 @@ from typing import Any
 from gpulayer.contracts.messages import Assignment, Cancel, Exit
 from gpulayer.contracts.states import Reason, TaskState
 from gpulayer.worker.events import TaskStarted
-from gpulayer.worker.instructions import Collect, End, Instruction, Run
+from gpulayer.worker.instructions import Collect, End, Instruction, LookAtRun, Run
 from gpulayer.worker.slot import Slot, assigned, keeping
 
+LOOK_SECONDS = 0.5
+"""Into a run it is looked at for the first time: most have ended by then. The next times when it is
+twice as old, since its loop soon begins no other element."""
 _FIRMNESS = {"int": 0, "term": 1, "kill": 2}
 
 
@@ -91,6 +94,20 @@ class Slots:
                 out.append(Run(slot.assignment, slot.run))
         return out
 
+    def looks_at(self) -> float:
+        """When a run is next looked at."""
+        times = (slot.looks_at for slot in self.all if slot.phase == "running")
+        return min(times, default=float("inf"))
+
+    def looks(self, now: float) -> list[Instruction]:
+        """At the runs that go on for so long that what they have done is worth a word."""
+        out: list[Instruction] = []
+        for slot in self.all:
+            if slot.phase == "running" and now >= slot.looks_at:
+                slot.looks_at = now + max(LOOK_SECONDS, now - slot.started_seen)
+                out.append(LookAtRun(slot.task_id, slot.note))
+        return out
+
     def leased(self) -> list[Slot]:
         """What runs and would be given out again. (Others would be while their start has not been
         acknowledged; that moment is not worth a word.)"""
@@ -140,6 +157,8 @@ class Slots:
             return []
         slot.phase = "running"
         slot.started_seen = now
+        if slot.is_run:
+            slot.looks_at = now + LOOK_SECONDS
         if told is not None:
             slot.started_at, slot.rendezvous = told.at, told.rendezvous
             slot.preparation, slot.world = told.preparation, told.world

@@ -24,7 +24,7 @@ from gpulayer.worker.channel import WorkerChannel
 from gpulayer.worker.environments.building import TakenBackError
 from gpulayer.worker.environments.store import Environments
 from gpulayer.worker.images.store import Images
-from gpulayer.worker.instructions import Collect
+from gpulayer.worker.instructions import Collect, LookAtRun
 from gpulayer.worker.secrets.book import Book
 from gpulayer.worker.slot import note_of
 from gpulayer.worker.steps import (
@@ -209,6 +209,10 @@ class TaskRunner:
             left = collect.left_behind(work, plan.staged(folder) | taken)
             end = dataclasses.replace(end, left=left)
         return hiding.without_secrets(end, clean) if order.note.get("secrets") else end
+
+    def done(self, order: LookAtRun) -> tuple[Mapping[str, Any], ...]:
+        """The elements of a run that have succeeded so far."""
+        return tuple(running.done(self._folder_of(order.task_id), order.note))
 
     def checkpoint_folder(self, task_id: str, note: Mapping[str, Any]) -> str:
         """Of a task whose note names one."""

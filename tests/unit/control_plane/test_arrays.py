@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from gpulayer.contracts import runs
 from gpulayer.contracts.elements import ARRAY_END
-from gpulayer.contracts.messages import Held
+from gpulayer.contracts.messages import Held, TaskReport
 from gpulayer.errors import NotFoundError, RefusedError, UsageError
 from gpulayer.runtime import segments
 from tests.support.env import Env, EnvWorker
@@ -182,6 +183,35 @@ def test_max_parallel_counts_runs_which_do_one_element_at_a_time(env: Env, most:
     assert max(map(len, seen)) == most
     assert len(env.tasks(job)) < 20, "they go out in runs"
     assert env.progress(job).succeeded == 400
+
+
+def test_what_a_run_has_done_is_told_while_it_goes_on(env: Env) -> None:
+    worker = env.worker(cores=1, takes_runs=True)
+    call = {"workload": {"kind": "function", "entrypoint": "m:f"}}
+    job = env.submit(array={"count": 5}, **call)
+    give(env, worker)
+    finish(env, worker, job, 0)
+    give(env, worker)
+    held = worker.task(job)
+    started = TaskReport(held.task_id, held.fence, "running", env.clock.now())
+    rows = [runs.plain(index, 1.0, 1.0, str(index)) for index in (1, 2, 4)]
+    rows.append({"index": 3, "outcome": "failed", "exit_code": 1, "message": "told at its end"})
+    done = TaskReport(held.task_id, held.fence, "running", elements=tuple(rows))
+    worker.report(done)
+    assert env.progress(job).succeeded == 1, "its start is not known: it is told again"
+    worker.report(started)
+    for _ in range(2):  # the second time changes nothing
+        worker.report(done)
+        env.check()
+        assert (env.progress(job).succeeded, env.progress(job).live) == (3, 2)
+    assert [env.result(job, index).value for index in (1, 2)] == ["1", "2"]
+    worker.register(restarted=True, keeps=False)
+    env.check()
+    assert (env.progress(job).succeeded, env.progress(job).returned) == (3, 2)
+    while env.state(job) != "succeeded":
+        give(env, worker)
+        finish(env, worker, job, live(env, job)[0])
+    assert [task.index for task in env.tasks(job)] == [0, 1, 3, 4], "each that was lost goes alone"
 
 
 def test_only_the_failed_element_is_tried_again(env: Env) -> None:

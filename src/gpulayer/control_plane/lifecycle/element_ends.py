@@ -9,11 +9,11 @@ that one that takes its machine with it is found out and takes nothing else.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from gpulayer.contracts import elements, runs
-from gpulayer.contracts.changes import Changes, NewEvent
+from gpulayer.contracts.changes import NOTHING, Changes, NewEvent
 from gpulayer.contracts.elements import CHUNK, LIVE, RETURNED
 from gpulayer.contracts.messages import Exit
 from gpulayer.contracts.records import Chunk, Job, Output, Progress, Result, Task
@@ -80,6 +80,32 @@ def ends_of(
     return tally.changes()
 
 
+def done_of(
+    job: Job,
+    progress: Progress,
+    chunk: Chunk,
+    task: Task,
+    rows: Sequence[Mapping[str, Any]],
+    now: float,
+) -> Changes:
+    """Elements of a run that have succeeded while it goes on. Nothing else of it changes, and the
+    last of it is left to its end: so whatever of it lives ends with the task. To be told of one
+    again changes nothing."""
+    grid, known = elements.grid_of(job.spec), runs.ends_in(rows)
+    tally = _Tally(job, progress, chunk, task, now)
+    first, last = grid.position(task.index) or 0, grid.position(task.last or task.index) or 0
+    for position in range(first, last):
+        end = known.get(grid.index(position))
+        if end is None or judge(job, end)[0] is not TaskState.SUCCEEDED:
+            continue
+        if chunk.states[position % CHUNK] == LIVE:
+            tally.end(position % CHUNK, end, 0.0, began=True)
+    if not tally.results:
+        return NOTHING
+    changes, progress = tally.changes()
+    return changes + Changes(progress=(progress,))
+
+
 def _each(
     job: Job, chunk: Chunk, task: Task, end: Exit, *, few_may_fail: bool
 ) -> Iterator[tuple[int, Exit, bool]]:
@@ -90,7 +116,7 @@ def _each(
     if task.last is None:
         yield first % CHUNK, end, began
         return
-    known = runs.ends_in(end)
+    known = runs.ends_in(end.elements)
     vanished = end.outcome == TaskState.LOST and end.reason != Reason.SUPERVISOR_LOST
     refused = not began and not few_may_fail
     together = vanished or refused or judge(job, end)[0] is TaskState.CANCELLED
@@ -124,7 +150,7 @@ class _Tally:
         )
         self._letters = list(chunk.states)
         self._again: dict[str, tuple[int, int, float]] = dict(chunk.again)
-        self._results: list[Result] = []
+        self.results: list[Result] = []
         self._outputs: list[Output] = []
         self._events: list[NewEvent] = []
         self._ran: list[float] = []
@@ -151,7 +177,7 @@ class _Tally:
         letter = self._letters[at] = _LETTERS[outcome]
         self._again.pop(str(at), None)
         self._counts[_NAMES[letter]] += 1
-        self._results.append(self._result(index, outcome, reason, end))
+        self.results.append(self._result(index, outcome, reason, end))
         if end.outputs and outcome is not TaskState.CANCELLED:
             self._outputs += rules.outputs(job, end, index)
         if letter in elements.BAD:
@@ -166,7 +192,7 @@ class _Tally:
         chunk = dataclasses.replace(self._chunk, again=self._again)
         changes = Changes(
             chunks=(with_letters(chunk, "".join(self._letters)),),
-            results=tuple(self._results),
+            results=tuple(self.results),
             outputs=tuple(self._outputs),
             events=tuple(self._events),
         )

@@ -77,6 +77,17 @@ def ends(folder: str, note: Mapping[str, Any], outputs: Callable[[str], Collecte
     return found
 
 
+def done(folder: str, note: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Of a run that goes on: those that succeeded and left no file, in the order of their ends. All
+    others are told with its end."""
+    for index, started, ended, code, _, result in _lines(plan.ends_file(folder)):
+        if code or not note["first"] <= index <= note["last"]:
+            continue
+        if not os.path.isdir(os.path.join(folder, element_loop.ASIDE, str(index))):
+            value = ending.value_in(result) if isinstance(result, dict) else None
+            yield runs.plain(index, started, ended, value)
+
+
 def _each(run: Mapping[str, Any]) -> Iterator[tuple[int, dict[str, Any], dict[str, str]]]:
     for index, spec in runs.specs(run):
         yield index, spec["workload"], spec["env"]
