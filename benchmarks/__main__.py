@@ -16,6 +16,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from benchmarks import (
+    arrays,
     bundles,
     channel,
     command_line,
@@ -38,6 +39,7 @@ SUITES: dict[str, Callable[[dict[str, str]], Iterator[Figure]]] = {
     "commands": commands.figures,
     "plane": plane.figures,
     "scheduling": scheduling.figures,
+    "arrays": arrays.figures,
     "memory": memory.figures,
     "environments": environments.figures,
     "logs": logs.figures,

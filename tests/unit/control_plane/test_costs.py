@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -173,3 +174,21 @@ def test_an_element_costs_one_commit_and_a_few_statements(
     assert ended == JOBS
     assert counts["committed"] == JOBS
     assert counts["statement"] < 35 * JOBS
+
+
+def test_to_cancel_an_array_costs_the_same_whatever_waits(
+    plane: ControlPlane, counts: Counter[str]
+) -> None:
+    spent = []
+    for size in (1_000, 100_000):
+        spec = {**_SPEC, "array": {"count": size}}
+        job = plane.submit([Submission(spec)]).result(0)[0]
+        counts.clear()
+        began = time.thread_time()
+        plane.cancel(job.id).result(0)
+        seconds = time.thread_time() - began
+        spent.append((counts["statement"], counts["committed"]))
+        assert seconds < 0.1, "it answers at once"
+        assert plane.job(job.id)["state"] == "cancelled"
+    assert spent[0] == spent[1]
+    assert spent[0][1] == 1
