@@ -1,9 +1,9 @@
 """Leads one node of a distributed job: `PY node_shim.py FOLDER`, the task's own process.
 
-One file (it is run by its path), the standard library and its neighbours `rank_shim` and
-`rank_launcher` alone, any Python from 3.8 up. It waits until all nodes are there, starts the
-launcher that the plan names, or the ranks itself, and ends as the rank that failed first did; a
-launcher itself would end with 1.
+It is run by its path, with the standard library and its neighbours `rank_shim`, `rank_launcher` and
+`reach` alone, on any Python from 3.8 up. It waits until all nodes are there, starts the launcher
+that the plan names, or the ranks itself, and ends as the rank that failed first did; a launcher
+itself would end with 1.
 
     FOLDER/node.json   {launcher (words, and those of a rank) | direct (variables of each rank),
                        nodes, node, address, port, token, names,
@@ -13,7 +13,8 @@ launcher itself would end with 1.
 
 The nodes meet at the address and port that the launcher's own store will have: node 0 listens
 there, the others say who they are, and all go on once all have. So a join that fails names who is
-missing, and an address that cannot be reached is found before torch is imported. Node 0 keeps the
+missing, and an address that cannot be reached is found before torch is imported. With `probe` in
+the plan every node tries every other one, too: see `reach`. Node 0 keeps the
 port bound while the launcher starts, and takes another one if it is alone and lost it.
 """
 
@@ -34,11 +35,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, NoReturn
 
-    from gpulayer.runtime import rank_launcher, rank_shim
+    from gpulayer.runtime import rank_launcher, rank_shim, reach
 else:
     sys.path.append(os.path.dirname(os.path.abspath(__file__)))
     import rank_launcher  # beside this file, wherever that is
     import rank_shim
+    import reach
 
 _HELLO_BYTES = 256
 _TRIES = 5
@@ -145,6 +147,7 @@ def _gather(plan: dict[str, Any], held: socket.socket, end: float) -> None:
         listener.listen(plan["nodes"])
         listener.setblocking(False)
         there: dict[int, socket.socket] = {}
+        doors: dict[int, tuple[str, int]] = {}
         talking: dict[socket.socket, bytes] = {}
         while len(there) < plan["nodes"] - 1:
             left = end - time.monotonic()
@@ -159,11 +162,15 @@ def _gather(plan: dict[str, Any], held: socket.socket, end: float) -> None:
                 if sock is listener:
                     talking[listener.accept()[0]] = b""
                 elif sock in talking:
-                    _listen_to(sock, talking, there, plan)
+                    _listen_to(sock, talking, there, doors, plan)
                 else:  # it spoke or left before its time: it will come again
                     there = {node: other for node, other in there.items() if other is not sock}
                     sock.close()
-        _answer(there, "go")
+        asked = {node: sock for node, sock in there.items() if node in doors}
+        apart = reach.missing(asked, doors, plan["names"]) if asked else ""
+        _answer(there, "no " + apart if apart else "go")
+        if apart:
+            raise JoinError("not-joined", apart)
 
 
 def _answer(there: dict[int, socket.socket], word: str) -> None:
@@ -179,6 +186,7 @@ def _listen_to(
     sock: socket.socket,
     talking: dict[socket.socket, bytes],
     there: dict[int, socket.socket],
+    doors: dict[int, tuple[str, int]],
     plan: dict[str, Any],
 ) -> None:
     """A stranger, or one of another attempt, is sent away; a node that comes twice counts once."""
@@ -192,7 +200,8 @@ def _listen_to(
     elif not text.endswith(b"\n"):
         talking[sock] = text
     else:
-        token, _, number = text.decode("ascii", "replace").strip().partition(" ")
+        token, _, rest = text.decode("ascii", "replace").strip().partition(" ")
+        number, _, door = rest.partition(" ")
         node = int(number) if number.isdigit() else 0
         if not hmac.compare_digest(token, plan["token"]) or not 0 < node < plan["nodes"]:
             sock.close()
@@ -201,6 +210,9 @@ def _listen_to(
         if before is not None:
             before.close()
         there[node] = sock
+        doors.pop(node, None)
+        if door.isdigit():
+            doors[node] = (sock.getpeername()[0], int(door))
 
 
 def _knock(plan: dict[str, Any], end: float) -> None:
@@ -219,9 +231,8 @@ def _knock(plan: dict[str, Any], end: float) -> None:
             )
         try:
             with socket.create_connection((plan["address"], plan["port"]), min(left, 10)) as sock:
-                sock.sendall("{} {}\n".format(plan["token"], plan["node"]).encode("ascii"))
-                sock.settimeout(max(0.1, end - time.monotonic()) + _WORD_SECONDS)
-                word = sock.makefile(encoding="utf-8").readline().strip()
+                wait = max(0.1, end - time.monotonic()) + _WORD_SECONDS
+                word = reach.introduce(plan, sock, wait)
             if word == "go":
                 return
             if word.startswith("no "):

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from gpulayer.runtime import distributed, node_shim, rank_shim
+from gpulayer.runtime import distributed, node_shim, rank_shim, reach
 
 SHIM = node_shim.__file__
 Gang = Callable[..., "Nodes"]
@@ -33,6 +33,7 @@ class Nodes:
         self.held = kept_port()
         self.port = self.held.getsockname()[1]
         self.address = distributed.LOOPBACK
+        self.probe = False
         self.begun: list[subprocess.Popen[str]] = []
 
     def start(self, node: int, *, token: str = "t", says: str = "") -> subprocess.Popen[str]:
@@ -45,6 +46,7 @@ class Nodes:
             "address": self.address,
             "port": self.port,
             "token": token,
+            "probe": self.probe,
             "names": [f"lab-{n}" for n in range(self.count)],
             "join_seconds": self.patience,
             "scrub": distributed.scrub(),
@@ -104,6 +106,60 @@ def test_they_meet_over_ipv6_too(gang: Gang) -> None:
     nodes.address = "::1"
     both = [nodes.start(0), nodes.start(1)]
     assert [node.wait(SECONDS) for node in both] == [0, 0]
+
+
+@pytest.mark.parametrize("address", [distributed.LOOPBACK, "::1"])
+def test_nodes_that_reach_each_other_begin(gang: Gang, address: str) -> None:
+    nodes = gang(3)
+    nodes.address, nodes.probe = address, True
+    begun = [nodes.start(n) for n in range(3)]
+    assert [node.wait(SECONDS) for node in begun] == [0, 0, 0]
+
+
+def test_a_pair_that_cannot_reach_each_other_is_named(gang: Gang) -> None:
+    """The one in between is of this test: where it says that it listens, nobody does."""
+    nodes = gang(3)
+    nodes.probe = True
+    with kept_port() as kept:
+        port = kept.getsockname()[1]
+        begun = [nodes.start(0), nodes.start(2)]
+        with knock(nodes.port) as one:
+            one.sendall(b"t 1 %d\n" % port)
+            said = one.makefile()
+            doors = json.loads(said.readline().partition(" ")[2])
+            assert sorted(doors) == ["1", "2"]
+            one.sendall(b'{"2": "no answer within 5 s"}\n')
+            last = said.readline()
+        assert [node.wait(SECONDS) for node in begun] == [125, 125]
+    refused = f"cannot reach lab-1 (node 1) at 127.0.0.1:{port}: connection refused"
+    at = f"127.0.0.1:{doors['2'][1]}"
+    assert nodes.why(0)["message"].split("; ") == [
+        f"lab-0 (node 0) {refused}",
+        f"lab-1 (node 1) cannot reach lab-2 (node 2) at {at}: no answer within 5 s",
+        f"lab-2 (node 2) {refused}",
+    ]
+    assert last.strip() == "no " + nodes.why(0)["message"]
+    assert nodes.why(2) == nodes.why(0) | {"slug": "not-joined"}
+
+
+def test_a_node_that_is_older_than_doors_is_let_in(gang: Gang) -> None:
+    nodes = gang(3)
+    nodes.probe = True
+    begun = [nodes.start(0), nodes.start(2)]
+    with knock(nodes.port) as old:
+        old.sendall(b"t 1\n")
+        assert old.makefile().readline() == "go\n"
+    assert [node.wait(SECONDS) for node in begun] == [0, 0]
+
+
+def test_a_door_that_never_answers_is_given_up_in_time() -> None:
+    with socket.socket() as deaf:  # its queue is full
+        deaf.bind((distributed.LOOPBACK, 0))
+        deaf.listen(0)
+        at = deaf.getsockname()
+        with socket.create_connection(at):
+            found = reach.closed({4: at}, 0.2)
+    assert found == {4: "no answer within 0.2 s"}
 
 
 def test_who_does_not_come_is_named(gang: Gang) -> None:

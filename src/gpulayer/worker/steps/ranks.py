@@ -87,9 +87,11 @@ def _place(
         address = addresses.meeting_place(nodes)
         port = port or addresses.free_port(address)
         task.rendezvous = {"address": address, "port": port, "token": SystemIds().token(26)}
+        task.rendezvous["probe"] = True  # the others know by it that they may offer their door
         return task.rendezvous
     told: Mapping[str, Any] = (task.assignment.gang or {})["rendezvous"]
-    return {"address": str(told["address"]), "port": int(told["port"]), "token": told["token"]}
+    place = {"address": str(told["address"]), "port": int(told["port"]), "token": told["token"]}
+    return {**place, "probe": bool(told.get("probe"))}
 
 
 def _interface(address: str) -> str | None:
