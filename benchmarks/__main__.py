@@ -28,6 +28,7 @@ from benchmarks import (
     plane,
     scheduling,
     store,
+    traces,
     transfers,
 )
 from benchmarks.beside import peers, table
@@ -39,6 +40,7 @@ SUITES: dict[str, Callable[[dict[str, str]], Iterator[Figure]]] = {
     "commands": commands.figures,
     "plane": plane.figures,
     "scheduling": scheduling.figures,
+    "traces": traces.figures,
     "arrays": arrays.figures,
     "memory": memory.figures,
     "environments": environments.figures,
