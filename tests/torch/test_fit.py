@@ -342,6 +342,28 @@ def test_bad_options_are_refused_with_what_to_do(name: str) -> None:
     assert words in str(refused.value)
 
 
+@pytest.mark.parametrize(
+    ("rank", "size", "address"), [("2", "2", "::1"), ("x", "2", "::1"), ("0", "2", "")]
+)
+def test_a_world_that_cannot_be_is_refused_with_what_to_do(
+    rank: str, size: str, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in (("RANK", rank), ("WORLD_SIZE", size), ("MASTER_ADDR", address)):
+        monkeypatch.setenv(name, value)
+    with pytest.raises(glt.ConfigurationError) as refused:
+        quiet()
+    assert f"RANK={rank}, WORLD_SIZE={size}" in str(refused.value)
+    assert "help: gpulayer launch" in str(refused.value)
+
+
+def test_nccl_without_a_gpu_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (("RANK", "0"), ("WORLD_SIZE", "2"), ("MASTER_ADDR", "::1")):
+        monkeypatch.setenv(name, value)
+    refused = pytest.raises(glt.ConfigurationError, match=r"NCCL needs GPUs.*\n.*help: gloo")
+    with refused, glt.processes("cpu", backend="nccl"):
+        pass
+
+
 def test_a_module_that_cannot_be_trained_is_refused_before_the_first_step() -> None:
     with pytest.raises(glt.ConfigurationError, match=r"class Mine\(glt.Module\)"):
         quiet().fit(torch.nn.Linear(1, 1), DATA)  # type: ignore[arg-type]

@@ -120,8 +120,18 @@ def world(accelerator: str = "auto", index: int | None = None) -> World:
     here = device(accelerator, index)
     if not read["RANK"] or not read["WORLD_SIZE"]:
         return World(0, 1, 0, here)
-    rank, size = int(read["RANK"]), int(read["WORLD_SIZE"])
-    return World(rank, size, int(read["LOCAL_RANK"] or 0), here)
+    told = ", ".join(f"{name}={value}" for name, value in read.items() if value)
+    try:
+        rank, size, local = (int(value or 0) for value in read.values())
+    except ValueError:
+        rank, size, local = -1, 0, 0
+    if not 0 <= rank < size or (size > 1 and not os.environ.get("MASTER_ADDR")):
+        raise ConfigurationError(
+            f"this process cannot be one of several: {told}",
+            "the rank is not below the world size, or MASTER_ADDR is missing",
+            "gpulayer launch --procs-per-node N train.py sets them; alone, unset them",
+        )
+    return World(rank, size, local, here)
 
 
 def connect(world: World, backend: str | None = None) -> bool:
