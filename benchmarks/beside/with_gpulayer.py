@@ -29,6 +29,7 @@ def main(place: str) -> None:
         telling.cold(BEGUN)
         telling.memory(one["pid"] for one in said("doctor", "--json")["processes"])
         telling.call("call", lambda: noop.remote(0), 100)
+        telling.call("fresh", lambda: noop.remote(0), 30)  # each call is forked
         telling.call("command", lambda: client.submit(telling.TRUE).wait(), 100)
         telling.rate("commands", lambda: client.submit_specs([thousand])[0].wait(), 1000)
         telling.rate("jobs", lambda: gl.gather(*client.submit_specs([true] * 1000)), 1000)
