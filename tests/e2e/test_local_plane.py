@@ -162,6 +162,16 @@ def test_a_frozen_plane_is_named_and_left_alone(home: LocalHome) -> None:
     assert home.pid("plane") == pid
 
 
+def test_a_job_whose_supervisor_is_told_to_end_is_tried_again(home: LocalHome) -> None:
+    script = "echo begun >> ran; test $GPULAYER_ATTEMPT = 2 || exec sleep 1000"
+    line = ["submit", "-q", "--retries", "1", "--", "sh", "-c", script]
+    job = home.gpulayer(*line).stdout.strip()
+    home.until((home.work / "ran").exists)
+    os.kill(home.pid("supervisor"), signal.SIGTERM)
+    assert home.gpulayer("wait", job).returncode == 0
+    assert (home.work / "ran").read_text() == "begun\n" * 2
+
+
 def test_a_plane_that_gets_term_stops_in_good_order(home: LocalHome) -> None:
     home.run("true", check=0)
     with watched(home.pid("plane")) as gone:

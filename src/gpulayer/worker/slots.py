@@ -180,9 +180,7 @@ class Slots:
 
     def collected(self, slot: Slot, ending: Exit) -> None:
         if slot.exit is None:
-            is_over = slot.lapsed or ending.reason == Reason.WORKER_LOST  # by the supervisor
-            lapsed = is_over and ending.outcome == TaskState.CANCELLED
-            slot.exit = _lapsed(ending) if lapsed else ending
+            slot.exit = _as_lost(slot, ending) if ending.outcome == TaskState.CANCELLED else ending
 
     def found(self, slot: Slot, listed: bool, now: float) -> list[Instruction]:
         """A supervisor has said whether it has the task."""
@@ -230,11 +228,21 @@ def never_started(slot: Slot) -> Exit:
     return Exit(TaskState.CANCELLED, Reason.USER, "cancelled before it began")
 
 
-def _lapsed(ending: Exit) -> Exit:
+def _as_lost(slot: Slot, ending: Exit) -> Exit:
+    """What was ended although nobody had asked for it: the plane may give it out again."""
+    if slot.lapsed or ending.reason == Reason.WORKER_LOST:  # the latter by the supervisor
+        reason = Reason.WORKER_LOST
+        why = "the plane could not be reached, so the task was ended before it could be given out"
+        why += " again"
+    elif ending.reason == Reason.SHUTDOWN:
+        reason = Reason.SUPERVISOR_LOST
+        why = "the process that watched the job was told to end, and ended the job"
+    else:
+        return ending
     return Exit(
         TaskState.LOST,
-        Reason.WORKER_LOST,
-        "the plane could not be reached, so the task was ended before it could be given out again",
+        reason,
+        why,
         started_at=ending.started_at,
         ended_at=ending.ended_at,
         usage=ending.usage,

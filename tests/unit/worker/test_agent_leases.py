@@ -43,6 +43,14 @@ def test_its_end_is_then_called_a_loss(desk: Desk) -> None:
     assert (news.exit.outcome, news.exit.reason) == ("lost", "worker_lost")
 
 
+def test_what_a_supervisor_ends_because_it_must_leave_is_a_loss_too(desk: Desk) -> None:
+    task_id = desk.running()
+    desk.ended(task_id, {**CANCELLED, "reason": "shutdown"})
+    (news,) = desk.report().tasks
+    assert news.exit is not None
+    assert (news.exit.outcome, news.exit.reason) == ("lost", "supervisor_lost")
+
+
 def test_a_task_without_attempts_left_runs_on(desk: Desk) -> None:
     desk.running()
     silent(desk, 120.0)
