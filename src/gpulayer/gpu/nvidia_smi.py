@@ -9,12 +9,14 @@ nvidia-smi(1) and its DTD; a value may be `N/A`, `[N/A]`, `Not Supported`, `ERR!
 from __future__ import annotations
 
 import re
-import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable
-from xml.etree.ElementTree import Element
+from typing import TYPE_CHECKING
 
 from gpulayer.gpu.machine import Completed
 from gpulayer.gpu.nvidia_cards import Card, Process, Reading, Slice
+
+if TYPE_CHECKING:
+    from xml.etree.ElementTree import Element
 
 Ask = Callable[..., Completed]
 """Runs nvidia-smi with these arguments."""
@@ -22,6 +24,8 @@ Ask = Callable[..., Completed]
 
 def read(ask: Ask) -> Reading | Completed:
     """What nvidia-smi says; the failed command where it says nothing."""
+    from xml.etree import ElementTree  # every worker would pay for it: 25 ms
+
     query = ask("-q", "-x")
     try:
         start = query.out.index("<nvidia_smi_log")
