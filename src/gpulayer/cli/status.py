@@ -11,6 +11,7 @@ from gpulayer.api.paths import job_path
 from gpulayer.api.wire import Wire
 from gpulayer.cli import render
 from gpulayer.cli.carry import left_words
+from gpulayer.cli.outlook import when
 from gpulayer.cli.session import connect, options
 from gpulayer.cli.waiting import prepares
 from gpulayer.clock import SystemClock
@@ -34,8 +35,16 @@ def command(job: str, provenance: bool, as_json: bool, quiet: bool) -> None:
     elif quiet:
         render.data(found["state"])
     else:
-        for name, value in facts(found, SystemClock().now()):
+        for name, value in facts(found, SystemClock().now(), _start(wire, found)):
             render.data(f"{name + ':':<11} {render.plain(value)}")
+
+
+def _start(wire: Wire, job: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """When a job that waits may begin, as the plane tells it; nothing from an older one."""
+    if job["state"] != "queued" or job["reason"] == "dependency":
+        return None
+    outlook = wire.call("GET", job_path(job["id"], "decision")).get("outlook")
+    return outlook["start"] if outlook else None
 
 
 def _account(wire: Wire, job: Mapping[str, Any], *, as_json: bool) -> None:
@@ -49,13 +58,17 @@ def _account(wire: Wire, job: Mapping[str, Any], *, as_json: bool) -> None:
         render.data(f"{name + ':':<12} {render.plain(value)}")
 
 
-def facts(job: Mapping[str, Any], now: float) -> Iterator[tuple[str, str]]:
-    """Label and value, in the order in which a person asks."""
+def facts(
+    job: Mapping[str, Any], now: float, start: Mapping[str, Any] | None = None
+) -> Iterator[tuple[str, str]]:
+    """Label and value, in the order in which a person asks. `start`: when it may begin."""
     origin = job.get("origin") or {}
     yield "job", job["id"]
     yield "state", _state(job)
     if job.get("decision_summary") and job["state"] == "queued":
         yield "waits", str(job["decision_summary"]).removeprefix("waits: ")
+    if start is not None and (start["at"] is not None or start["because"]):
+        yield "starts", when(start, now)
     yield from _elements(job)
     yield "what", origin.get("argv_text") or _workload(job["spec"])
     if origin.get("cwd"):

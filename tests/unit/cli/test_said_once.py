@@ -21,6 +21,15 @@ def test_why_a_job_waits() -> None:
     assert sentence(queued) == "true-00000000 is queued: vm needs 2 free cores, has 0 of 2"
 
 
+def test_when_a_job_that_waits_may_begin() -> None:
+    queued = job(state="queued")
+    soon: dict[str, Any] = {"at": 62.0, "is_sure": False, "because": ""}
+    assert dict(facts(queued, 2.0, soon))["starts"] == f"about {render.moment(62.0)}, in 1 min"
+    unknown = {**soon, "at": None, "because": "no time limit is known"}
+    assert dict(facts(queued, 2.0, unknown))["starts"] == "no estimate: no time limit is known"
+    assert "starts" not in dict(facts(queued, 2.0))
+
+
 def test_that_a_job_was_cancelled() -> None:
     ended = job(state="cancelled", message="cancelled", exit_code=130, started_at=1, finished_at=2)
     assert dict(facts(ended, 2.0))["state"] == "cancelled, exit code 130"
