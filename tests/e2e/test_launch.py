@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -382,3 +383,32 @@ def _lives(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return False
+
+
+def test_what_rank_0_had_kept_is_there_for_every_node_of_the_next_attempt(home: LocalHome) -> None:
+    begins = """
+        import os, pathlib
+        kept = pathlib.Path(os.environ["GPULAYER_CHECKPOINT_DIR"])
+        if os.environ["RANK"] == "0" and os.environ["GPULAYER_ATTEMPT"] == "1":
+            (kept / "draft").write_text("step 7")
+            (kept / "draft").rename(kept / "state")
+        if os.environ["GPULAYER_ATTEMPT"] == "2":
+            print("rank", os.environ["RANK"], "found", (kept / "state").read_text())
+            raise SystemExit
+    """
+    text = textwrap.dedent(begins) + textwrap.dedent(STAY)
+    keep = ("--checkpoint", "ck:0.2s", "--retries", "1", "--retry-on", "failed")
+    words = (*TWO_NODES, *keep, "--detach", "-q", script(home, text, "kept.py"))
+    job = launch(home, *words, procs=1).stdout.strip()
+
+    def is_kept() -> bool:
+        told = json.loads(home.gpulayer("events", "--json", job).stdout)["events"]
+        return any(event["kind"] == "checkpoint" for event in told)
+
+    ranks = pids(home, 2)
+    home.until(is_kept)
+    os.kill(ranks[1], signal.SIGKILL)
+    assert home.gpulayer("wait", job).returncode == 0
+    logs = home.gpulayer("logs", job).stdout
+    assert "rank 0 found step 7" in logs
+    assert "rank 1 found step 7" in logs

@@ -48,7 +48,6 @@ NOT_YET: dict[str, Callable[[JobSpec], bool]] = {
     "environment.preload": lambda s: (
         bool(s.environment and s.environment.preload) and not _is_python(s)
     ),
-    "checkpoint of a distributed job": lambda s: s.checkpoint is not None and _is_distributed(s),
     "cache of a distributed job": lambda s: bool(s.cache) and _is_distributed(s),
     "array of a distributed job": lambda s: s.array is not None and _is_distributed(s),
     "checkpoint of an array": lambda s: s.array is not None and s.checkpoint is not None,

@@ -101,6 +101,8 @@ def _submitted(client: Client, options: Options, words: list[str]) -> Job:
             "a job elsewhere runs in a copy of the folder in which this program was started",
             "start it in the folder of the script, or one above",
         )
+    if client.is_far:
+        asked |= {"checkpoint": KEPT, "retries": RETRIES}
     if (options.nodes or 1) > 1 or devices > 1:
         if script == "-m":
             raise ConfigurationError(
@@ -110,8 +112,6 @@ def _submitted(client: Client, options: Options, words: list[str]) -> Job:
         return client.launch(
             script, nodes=options.nodes, procs_per_node=devices, args=words[1:], **asked
         )
-    if client.is_far:
-        asked |= {"checkpoint": KEPT, "retries": RETRIES}
     return client.submit(["python", *words], **asked)
 
 

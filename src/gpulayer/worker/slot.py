@@ -126,10 +126,15 @@ def note_of(assignment: Assignment) -> dict[str, Any]:
         "secrets": bool(assignment.spec.get("secrets")),
         "outputs": list(assignment.spec.get("outputs") or ()),
         "folder": own_folder(assignment),
-        **({"checkpoint": kept} if (kept := assignment.spec.get("checkpoint")) else {}),
+        **({"checkpoint": kept} if (kept := _keeps(assignment)) else {}),
         **({"gang": assignment.gang["id"]} if assignment.gang else {}),
         **({"image": True} if assignment.spec.get("image") else {}),
     }
+
+
+def _keeps(assignment: Assignment) -> Any:
+    """The folder that it keeps, as its job says. Of a distributed job the first node does."""
+    return assignment.spec.get("checkpoint") if assignment.rank == 0 else None
 
 
 def size_of(assignment: Assignment) -> tuple[float, float] | None:

@@ -19,7 +19,6 @@ SHELL = {"kind": "command", "command": ["sh", "-c", "python t.py"]}
         (command(array={"items": ARTIFACT}), ["array.items as an artifact"]),
         (command(array={"count": 1}, checkpoint={"path": "a"}), ["checkpoint of an array"]),
         ({**distributed(), "array": {"count": 1}}, ["array of a distributed job"]),
-        ({**distributed(), "checkpoint": {"path": "a"}}, ["checkpoint of a distributed job"]),
         ({**distributed(), "cache": True}, ["cache of a distributed job"]),
         ({**function(), "reuse": True}, ["reuse"]),
         (command(placement={"provisioning": {"release": "keep"}}), ["placement.provisioning"]),

@@ -47,6 +47,8 @@ def restore(task: TaskPlan) -> None:
     os.makedirs(folder, exist_ok=True)
     task.set[VARIABLE] = folder
     kept = task.assignment.checkpoints
+    if base and task.assignment.rank > 0:
+        return  # the first node, which begins before the others, has put it back into this folder
     if kept:
         task.watch.enters(PHASE)
     for number, one in enumerate(kept, 1):
