@@ -65,6 +65,8 @@ class Changes:
     """Of arrays; each replaces the row that was read in this very transaction."""
     chunks: tuple[Chunk, ...] = ()
     """The same."""
+    undone: tuple[JobId, ...] = ()
+    """Jobs that begin anew: the outputs of what was before go, those of these changes as well."""
 
     def __add__(self, other: Changes) -> Changes:
         return Changes(
@@ -77,6 +79,7 @@ class Changes:
             self.outputs + other.outputs,
             self.progress + other.progress,
             self.chunks + other.chunks,
+            self.undone + other.undone,
         )
 
     def __bool__(self) -> bool:
@@ -91,6 +94,7 @@ class Changes:
                 self.outputs,
                 self.progress,
                 self.chunks,
+                self.undone,
             )
         )
 

@@ -43,7 +43,6 @@ NOT_YET: dict[str, Callable[[JobSpec], bool]] = {
     "placement.target": lambda s: "cloud" in (s.placement.target, *s.placement.fallback_targets),
     "placement.max_hourly_cost": lambda s: _says(s.placement.max_hourly_cost),
     "placement.provisioning": lambda s: _says(s.placement.provisioning),
-    "resume": lambda s: _says(s.resume),
     "reuse": lambda s: bool(s.reuse),
     "environment.preload": lambda s: (
         bool(s.environment and s.environment.preload) and not _is_python(s)

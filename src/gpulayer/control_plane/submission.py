@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Any
 
+from gpulayer.contracts.attempts import attempts_of
 from gpulayer.contracts.calls import call_key, names_its_packages
 from gpulayer.contracts.changes import Changes
 from gpulayer.contracts.decision import Shape
@@ -218,6 +219,7 @@ class SubmissionDesk:
         if key is not None and submission.owner:
             key = f"{submission.owner}/{key}"  # nobody meets another's
         spec = form.spec
+        most_attempts, causes = attempts_of(form.body)
         job = Job(
             id=JobId(""),
             seq=0,
@@ -227,8 +229,8 @@ class SubmissionDesk:
             state=JobState.QUEUED,
             reason=Reason.SUBMITTED,
             priority=spec.priority,
-            max_attempts=spec.retry.max_attempts,
-            retry_on=tuple(spec.retry.retry_on),
+            max_attempts=most_attempts,
+            retry_on=causes,
             fail_if_unschedulable=spec.placement.on_unschedulable == "fail",
             submitted_at=now,
             retry_of=retry_of,

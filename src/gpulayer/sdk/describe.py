@@ -48,7 +48,7 @@ def spec_of(workload: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str
         ("labels", dict(said.get("labels", {}))),
         ("timeout_seconds", quantity(said.get("timeout"), parse_duration)),
         ("priority", said.get("priority")),
-        ("retry", _retry(said)),
+        _again(said, is_distributed=workload["kind"] == "distributed"),
         ("outputs", list(said.get("outputs", ()))),
         ("data", list(said.get("data", ()))),
         ("checkpoint", _checkpoint(said.get("checkpoint"))),
@@ -148,13 +148,17 @@ def _secret(secret: str | Mapping[str, Any]) -> dict[str, Any]:
     return {"name": name, "source": "env", "key": source or name}
 
 
-def _retry(said: Mapping[str, Any]) -> dict[str, Any]:
+def _again(said: Mapping[str, Any], *, is_distributed: bool) -> tuple[str, dict[str, Any]]:
+    """The field for it, and what that holds: a distributed job starts again as a whole."""
+    field = "resume" if is_distributed else "retry"
     if "retries" not in said:
         if "retry_on" in said:
             raise UsageError("usage", "retry_on needs retries", hint="--retries 1")
-        return {}
+        return field, {}
     reasons = list(said.get("retry_on", ())) or ["worker_lost", "failed"]
-    return {"max_attempts": said["retries"] + 1, "retry_on": reasons}
+    if is_distributed:
+        return field, {"max_restarts": said["retries"], "on": reasons}
+    return field, {"max_attempts": said["retries"] + 1, "retry_on": reasons}
 
 
 def _checkpoint(wish: Any) -> dict[str, Any]:

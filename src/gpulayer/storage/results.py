@@ -31,6 +31,7 @@ _OUTPUTS_OF = (
     f'SELECT {OUTPUTS.columns} FROM outputs WHERE job_id = ? AND "index" = ? ORDER BY path'
 )
 _OUTPUTS = f'SELECT {OUTPUTS.columns} FROM outputs WHERE job_id = ? ORDER BY "index", path'
+_DELETE_OUTPUTS = "DELETE FROM outputs WHERE job_id = ?"
 _LAST_END = "SELECT coalesce(max(seq), 0) FROM results"
 _ENDED_OF = (
     "SELECT results.seq, results.job_id FROM results JOIN jobs ON jobs.id = results.job_id "
@@ -105,3 +106,6 @@ class ResultWrites(Writes):
 
     def _insert_output(self, output: Output) -> None:
         self._execute(OUTPUTS.insert, OUTPUTS.row(output))
+
+    def _delete_outputs(self, job_id: JobId) -> None:
+        self._execute(_DELETE_OUTPUTS, (job_id,))

@@ -90,6 +90,8 @@ class Tx(
                 self._insert_result(result)
             for output in changes.outputs:
                 self._insert_output(output)
+            for job_id in changes.undone:
+                self._delete_outputs(job_id)
             for event in changes.events:
                 self._insert_event(event)
             for chunk in changes.chunks:

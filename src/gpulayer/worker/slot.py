@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from gpulayer.contracts.attempts import attempts_of
 from gpulayer.contracts.messages import Assignment, Cancel, Exit, Held, Preparation
 from gpulayer.worker.events import Attached
 from gpulayer.worker.instructions import Instruction, KeepCheckpoints
@@ -110,10 +111,8 @@ class Slot:
 
 def note_of(assignment: Assignment) -> dict[str, Any]:
     """What a later agent must know about the task; the supervisor keeps it."""
-    retry: Mapping[str, Any] = assignment.spec.get("retry") or {}
-    again = assignment.attempt < int(retry.get("max_attempts", 1)) and "worker_lost" in (
-        retry.get("retry_on", ("worker_lost",))
-    )
+    most_attempts, causes = attempts_of(assignment.spec)
+    again = assignment.attempt < most_attempts and "worker_lost" in causes
     workload: Mapping[str, Any] = assignment.spec.get("workload") or {}
     if assignment.run is not None:  # what it has not begun goes out again in any case
         again, own = True, {"first": assignment.index, "last": assignment.run["last"]}

@@ -25,16 +25,20 @@ def a_gang(env: Env, nodes: int = 2, cores: float = 4, **spec: Any) -> str:
     return env.submit(workload=work, cores=cores, **spec)
 
 
-def begin(env: Env, cores: float = 4) -> tuple[EnvWorker, EnvWorker, str]:
+def begin(env: Env, cores: float = 4, **spec: Any) -> tuple[EnvWorker, EnvWorker, str]:
     """A gang whose nodes both run."""
     first, second = a_worker(env, "a"), a_worker(env, "b")
-    job = a_gang(env, cores=cores)
+    job = a_gang(env, cores=cores, **spec)
+    start(env, first, second, job)
+    return first, second, job
+
+
+def start(env: Env, first: EnvWorker, second: EnvWorker, job: str) -> None:
     env.run_pass()
     first.acquire()
     publish(first, job)
     second.acquire()
     second.start(job)
-    return first, second, job
 
 
 def publish(worker: EnvWorker, job: str) -> None:
@@ -154,6 +158,51 @@ def test_24_a_node_that_fails_while_another_is_staging_ends_it() -> None:
         second.finish(job, code=143, outcome="cancelled")
         assert (env.state(job), env.job(job).exit_code) == ("failed", 3)
         assert env.job(job).message == "rank 0: 3"
+
+
+OUTPUT = {"path": "model", "digest": "0" * 64, "size": 1, "executable": False}
+
+
+def test_one_that_may_start_again_does_as_a_whole_and_keeps_nothing_of_the_attempt() -> None:
+    with Env() as env:
+        first, second, job = begin(env, resume={"max_restarts": 1})
+        second.finish(job, code=3, failed_rank=1, failed_at=env.clock.now(), message="rank 1: 3")
+        (order,) = first.acquire().cancel
+        assert order.mode == "term"
+        first.finish(job, code=143, outcome="cancelled", outputs=(OUTPUT,))
+        row = env.job(job)
+        assert (row.state, row.attempt, row.cancel_requested_at) == ("queued", 1, None)
+        env.advance(60)
+        start(env, first, second, job)
+        assert env.state(job) == "running"
+        second.finish(job, code=0, outputs=(OUTPUT,))
+        first.finish(job, code=0, outputs=(OUTPUT,))
+        assert (env.state(job), env.job(job).attempt) == ("succeeded", 2)
+        with env.store.read() as reader:
+            assert [output.path for output in reader.outputs(row.id)] == ["model", "node1/model"]
+
+
+def test_one_that_may_not_after_that_cause_ends_and_a_cancel_is_the_end() -> None:
+    with Env() as env:
+        first, second, job = begin(env, resume={"max_restarts": 1, "on": ["worker_lost"]})
+        second.finish(job, code=3)
+        first.finish(job, code=143, outcome="cancelled")
+        assert env.state(job) == "failed"
+    with Env() as env:
+        first, second, job = begin(env, resume={"max_restarts": 1})
+        env.cancel(job)
+        second.finish(job, code=143, outcome="cancelled")
+        first.finish(job, code=143, outcome="cancelled")
+        assert env.state(job) == "cancelled"
+
+
+def test_a_node_that_is_lost_while_all_run_starts_the_whole_again() -> None:
+    with Env() as env:
+        first, second, job = begin(env, resume={"max_restarts": 1})
+        second.register(restarted=True, keeps=False)
+        first.acquire()
+        first.finish(job, code=143, outcome="cancelled")
+        assert (env.state(job), env.job(job).lost) == ("queued", 1)
 
 
 def test_24_a_node_that_was_not_handed_out_yet_is_ended_too() -> None:

@@ -2,7 +2,8 @@
 
     placed --> all nodes run --> all succeeded           succeeded, with what rank 0 returned
       |              '--------> one ends otherwise       the others are asked to end; once all have,
-      |                                                  the job ends as the first of them, by time
+      |                                                  the job ends as the first of them, by time,
+      |                                                  or all of it is queued again (`resume`)
       '------> one is lost before all ran                the rest is taken back, and queued again
 
 A job of one node is no gang: `tasks` has its rules.
@@ -24,6 +25,9 @@ from gpulayer.control_plane.lifecycle.retry import Again, Over, decide, never_ra
 
 STOP_GRACE_SECONDS = 10.0
 """Between asking the others to end and killing them."""
+
+_UNASKED: Mapping[str, Any] = dict.fromkeys(("cancel_requested_at", "cancel_mode", "cancel_reason"))
+"""What the failure of a node had asked of the others, for an attempt that follows."""
 
 
 def nodes_of(job: Job) -> int:
@@ -105,7 +109,7 @@ def ended(
     if outcome is not TaskState.CANCELLED:
         changes += Changes(outputs=rules.outputs(job, _outputs(over, end)))
     if not live:
-        return changes + _close(job, [over, *others], now)
+        return changes + _close(job, [over, *others], now, jitter)
     if outcome is TaskState.SUCCEEDED or job.cancel_requested_at is not None:
         return changes
     return changes + note_on_job(
@@ -140,8 +144,8 @@ def _is_whole_again(job: Job, outcome: TaskState, reason: Reason) -> bool:
     return lost and job.state is JobState.SCHEDULED
 
 
-def _close(job: Job, nodes: Sequence[Task], now: float) -> Changes:
-    """The job's end, from those of all its nodes."""
+def _close(job: Job, nodes: Sequence[Task], now: float, jitter: float) -> Changes:
+    """The job's end, from those of all its nodes; or its next attempt."""
     failed = [t for t in nodes if t.state not in (TaskState.SUCCEEDED, TaskState.CANCELLED)]
     is_wanted = job.cancel_requested_at is not None and job.cancel_reason is not Reason.PEER_FAILED
     if is_wanted or not failed:
@@ -151,9 +155,15 @@ def _close(job: Job, nodes: Sequence[Task], now: float) -> Changes:
             job, first, first.state, Over(first.reason, job.lost), _exit(first), None, now
         )
     first = min(failed, key=lambda t: ((t.ending or {}).get("at", now), t.rank))
-    verdict = Over(first.reason, job.lost + (first.state is TaskState.LOST), _said(first))
+    end = _exit(first)
+    code = end.exit_code
+    verdict = decide(job, first, first.state, first.reason, code, began=True, jitter=jitter)
+    if isinstance(verdict, Again):
+        changes = rules.again(job, first, first.state, verdict, end, now, **_UNASKED)
+        return changes + Changes(undone=(job.id,))
+    verdict = Over(verdict.reason, verdict.lost, verdict.message or _said(first))
     began = min((t.started_at for t in nodes if t.started_at is not None), default=None)
-    return rules.over(job, first, first.state, verdict, _exit(first), began, now)
+    return rules.over(job, first, first.state, verdict, end, began, now)
 
 
 def _said(task: Task) -> str:

@@ -13,6 +13,7 @@ timed out, then failed, then lost.
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 from gpulayer.contracts.changes import Changes, NewEvent, TaskUpdate
 from gpulayer.contracts.durations import preparation_text
@@ -227,8 +228,15 @@ def _began(job: Job, task: Task, at: float) -> Changes:
 
 
 def again(
-    job: Job, task: Task, outcome: TaskState, verdict: Again, end: Exit, now: float
+    job: Job,
+    task: Task,
+    outcome: TaskState,
+    verdict: Again,
+    end: Exit,
+    now: float,
+    **values: Any,
 ) -> Changes:
+    """`values`: further columns of the job."""
     how = f"exit code {end.exit_code}" if end.exit_code is not None else end.reason
     message = f"attempt {job.attempt} {outcome.replace('_', ' ')} ({how})"
     if verdict.delay:
@@ -252,6 +260,7 @@ def again(
         lost=verdict.lost,
         not_before=now + verdict.delay if verdict.delay else 0.0,
         started_at=None,
+        **values,
     )
 
 
