@@ -172,7 +172,7 @@ def test_one_that_may_start_again_does_as_a_whole_and_keeps_nothing_of_the_attem
         first.finish(job, code=143, outcome="cancelled", outputs=(OUTPUT,))
         row = env.job(job)
         assert (row.state, row.attempt, row.cancel_requested_at) == ("queued", 1, None)
-        env.advance(60)
+        env.advance(2)
         start(env, first, second, job)
         assert env.state(job) == "running"
         second.finish(job, code=0, outputs=(OUTPUT,))
