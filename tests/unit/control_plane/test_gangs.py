@@ -160,26 +160,25 @@ def test_24_a_node_that_fails_while_another_is_staging_ends_it() -> None:
         assert env.job(job).message == "rank 0: 3"
 
 
-OUTPUT = {"path": "model", "digest": "0" * 64, "size": 1, "executable": False}
-
-
 def test_one_that_may_start_again_does_as_a_whole_and_keeps_nothing_of_the_attempt() -> None:
     with Env() as env:
         first, second, job = begin(env, resume={"max_restarts": 1})
-        second.finish(job, code=3, failed_rank=1, failed_at=env.clock.now(), message="rank 1: 3")
+        digest, size = env.artifacts.put_stream([b"model"])
+        model = {"path": "model", "digest": digest, "size": size}
+        second.finish(job, code=3, failed_rank=1, message="rank 1: 3", outputs=(model,))
         (order,) = first.acquire().cancel
         assert order.mode == "term"
-        first.finish(job, code=143, outcome="cancelled", outputs=(OUTPUT,))
+        assert [output["path"] for output in env.plane.job(job)["outputs"]] == ["node1/model"]
+        first.finish(job, code=143, outcome="cancelled")
         row = env.job(job)
         assert (row.state, row.attempt, row.cancel_requested_at) == ("queued", 1, None)
         env.advance(2)
         start(env, first, second, job)
         assert env.state(job) == "running"
-        second.finish(job, code=0, outputs=(OUTPUT,))
-        first.finish(job, code=0, outputs=(OUTPUT,))
+        second.finish(job, code=0)
+        first.finish(job, code=0, outputs=(model,))
         assert (env.state(job), env.job(job).attempt) == ("succeeded", 2)
-        with env.store.read() as reader:
-            assert [output.path for output in reader.outputs(row.id)] == ["model", "node1/model"]
+        assert [output["path"] for output in env.plane.job(job)["outputs"]] == ["model"]
 
 
 def test_one_that_may_not_after_that_cause_ends_and_a_cancel_is_the_end() -> None:
@@ -190,7 +189,7 @@ def test_one_that_may_not_after_that_cause_ends_and_a_cancel_is_the_end() -> Non
         assert env.state(job) == "failed"
     with Env() as env:
         first, second, job = begin(env, resume={"max_restarts": 1})
-        env.cancel(job)
+        env.plane.cancel(job).result(0)
         second.finish(job, code=143, outcome="cancelled")
         first.finish(job, code=143, outcome="cancelled")
         assert env.state(job) == "cancelled"
