@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from gpulayer.contracts.attempts import attempts_of
 from gpulayer.contracts.jobspec import validate_spec
 from gpulayer.errors import UsageError
 from gpulayer.sdk.describe import default_name, spec_of
@@ -77,3 +78,14 @@ def test_an_unknown_word_names_the_nearest() -> None:
 )
 def test_a_job_is_named_after_its_program(command: list[str], name: str | None) -> None:
     assert default_name({"kind": "command", "command": command}) == name
+
+
+def test_a_distributed_job_starts_again_as_a_whole() -> None:
+    launched = {"kind": "distributed", "entrypoint": "train.py"}
+    spec = spec_of(launched, {"retries": 2, "retry_on": ("failed",)})
+    assert spec["resume"] == {"max_restarts": 2, "on": ["failed"]}
+    assert "retry" not in spec
+    assert attempts_of(spec) == (3, ("failed",))
+    assert attempts_of({"retry": {"max_attempts": 2}}) == (2, ("worker_lost",))
+    assert attempts_of({"resume": {}}) == (2, ("worker_lost", "preempted", "failed"))
+    assert attempts_of({}) == (1, ("worker_lost",))
