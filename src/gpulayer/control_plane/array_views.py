@@ -20,10 +20,12 @@ def array_json(reader: Reader, job: Job, *, with_failed: bool) -> dict[str, Any]
     progress = reader.progress(job.id) if job.elements is not None else None
     if progress is None:
         return None
+    # A task has one element that runs; those behind it in its run wait for their turn.
+    running = min(progress.live, reader.live_count(job.id)) if progress.live else 0
     found: dict[str, Any] = {
         "elements": job.elements,
-        "waiting": progress.waiting,
-        "running": progress.live,
+        "waiting": progress.waiting + progress.live - running,
+        "running": running,
         "succeeded": progress.succeeded,
         "failed": progress.failed,
         "timed_out": progress.timed_out,

@@ -122,8 +122,10 @@ def most_together(job: Job, progress: Progress, slots: int) -> int:
     if not runs.may_run(job.spec, in_place=in_place):
         return 1
     pace = max(progress.pace, RUN_SECONDS / CHUNK)
-    share = -(-progress.waiting // (2 * max(1, slots)))
-    return max(1, min(int(RUN_SECONDS / pace), max(share, int(LEAST_SECONDS / pace))))
+    slots = max(1, slots)
+    share, most = -(-progress.waiting // (2 * slots)), -(-progress.waiting // slots)
+    least = min(int(LEAST_SECONDS / pace), most)  # no slot is left empty for it
+    return max(1, min(int(RUN_SECONDS / pace), max(share, least)))
 
 
 def fresh(job_id: JobId, grid: Grid, number: int) -> Chunk:
