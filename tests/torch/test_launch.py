@@ -141,6 +141,7 @@ def test_a_program_without_a_file_is_refused_before_anything_is_sent(tmp_path: P
 def test_one_of_several_processes_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
     with pytest.raises(glt.ConfigurationError, match="this is one of several"):
         glt.Trainer(on="here").fit(Net(), [])
 
