@@ -39,15 +39,10 @@ def script(home: LocalHome, text: str, name: str = "train.py") -> str:
 def launch(
     home: LocalHome, *words: str, procs: int = 2, **environ: str
 ) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*LAUNCH, "--procs-per-node", str(procs), *words],
-        cwd=home.work,
-        env={**home.environ, **environ},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=SECONDS,
-    )
+    words = ("--procs-per-node", str(procs), *words)
+    done: subprocess.CompletedProcess[str]
+    done = home.typed(*LAUNCH, *words, env={**home.environ, **environ}, text=True)
+    return done
 
 
 def begin(home: LocalHome, *words: str, procs: int = 2) -> subprocess.Popen[str]:

@@ -48,15 +48,10 @@ def words(home: LocalHome, *flags: str, text: str) -> list[str]:
 def launch(
     home: LocalHome, *flags: str, text: str, **environ: str
 ) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        words(home, *flags, text=text),
-        cwd=home.work,
-        env={**home.environ, **environ},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=SECONDS,
-    )
+    done: subprocess.CompletedProcess[str]
+    line = words(home, *flags, text=text)
+    done = home.typed(*line, env={**home.environ, **environ}, text=True)
+    return done
 
 
 def newest(home: LocalHome) -> dict[str, Any]:

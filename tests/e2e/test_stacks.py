@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from collections.abc import Iterator
 
@@ -46,35 +45,23 @@ def home() -> Iterator[LocalHome]:
         yield home
 
 
-def gpulayer(home: LocalHome, *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "gpulayer", *words],
-        cwd=home.work,
-        env=home.environ,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=SECONDS,
-    )
-
-
 def test_the_odd_rank_stands_out_and_the_job_goes_on(home: LocalHome) -> None:
     for name in NAMES:
         for file in (home.work / name, home.work / f"up.{name}"):
             file.unlink(missing_ok=True)
     Programs(home).write(HANGS, "train.py")
     words = ["-d", "--launcher", "direct", "--procs-per-node", "3", "train.py"]
-    job = gpulayer(home, "launch", *words).stdout.strip()
+    job = home.gpulayer("launch", *words).stdout.strip()
     home.until(lambda: all((home.work / f"up.{name}").exists() for name in NAMES))
     told: list[dict[str, object]] = []
 
     def all_told() -> bool:  # what has just begun is not asked
-        told[:] = json.loads(gpulayer(home, "stacks", job, "--json").stdout)["processes"]
+        told[:] = json.loads(home.gpulayer("stacks", job, "--json").stdout)["processes"]
         return all(process["source"] for process in told)
 
     home.until(all_told)
     assert sorted(process["rank"] for process in told) == [0, 1, 2]  # type: ignore[type-var]
-    shown = gpulayer(home, "stacks", job).stdout.splitlines()
+    shown = home.gpulayer("stacks", job).stdout.splitlines()
     assert shown[0] == "2 ranks: 0, 2:"
     at = shown.index("1 rank: 1:")
     assert [line.rpartition(" ")[2] for line in shown[at + 1 :]] == [
@@ -103,13 +90,13 @@ def test_a_command_that_no_launcher_began_is_left_alone(home: LocalHome) -> None
         print(open("plain").read())
     """
     Programs(home).write(text, "plain.py")
-    job = gpulayer(home, "submit", "-q", "--", "python", "plain.py").stdout.strip()
+    job = home.gpulayer("submit", "-q", "--", "python", "plain.py").stdout.strip()
     home.until(lambda: (home.work / "up.plain").exists())
-    shown = gpulayer(home, "stacks", job)
+    shown = home.gpulayer("stacks", job)
     assert shown.returncode == 0
     if "pid" not in shown.stdout.splitlines()[0]:
         assert "py-spy is not installed" in shown.stdout
     (home.work / "plain").write_text("end")
     ended = home.wire().call("GET", f"/v1/jobs/{job}?wait=60", park=SECONDS)
     assert ended["state"] == "succeeded"
-    assert gpulayer(home, "stacks", job).returncode == 1
+    assert home.gpulayer("stacks", job).returncode == 1

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Literal, get_args
+from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
 from gpulayer.contracts import limits
+from gpulayer.contracts.attempts import RESTARTED_ON, RETRIED_ON, Restart
 from gpulayer.contracts.base import Contract, refusal
 from gpulayer.contracts.texts import SafePath
-
-_Restarts = Literal["worker_lost", "preempted", "failed"]
 
 _CAUSES = ("worker_lost", "failed", "timed_out", "preempted")
 _EXIT = re.compile(r"exit:(?:[1-9]\d?|1\d\d|2[0-4]\d|25[0-5])", re.ASCII)
@@ -32,7 +31,7 @@ class RetryPolicy(Contract):
         1, ge=1, le=limits.ATTEMPTS, description="How often it may be tried in all."
     )
     retry_on: list[Annotated[str, AfterValidator(_check_cause)]] = Field(
-        default_factory=lambda: ["worker_lost"],
+        default_factory=lambda: list(RETRIED_ON),
         max_length=limits.CHOICES,
         description="worker_lost, failed, timed_out, preempted, exit:N.",
     )
@@ -44,8 +43,8 @@ class Resume(Contract):
     max_restarts: int = Field(
         1, ge=0, le=limits.RESTARTS, description="How often it may start again."
     )
-    on: list[_Restarts] = Field(
-        default_factory=lambda: list(get_args(_Restarts)),
+    on: list[Restart] = Field(
+        default_factory=lambda: list(RESTARTED_ON),
         max_length=3,
         description="After what.",
     )

@@ -7,14 +7,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from gpulayer.contracts import elements
+from gpulayer.contracts import elements, runs
 from gpulayer.contracts.elements import CHUNK
 from gpulayer.contracts.records import Job, Output, Result
 from gpulayer.contracts.states import TERMINAL_JOB_STATES
 from gpulayer.control_plane.array_views import array_json
 from gpulayer.control_plane.ports import Reader
 from gpulayer.control_plane.views import result_json
-from gpulayer.runtime.values import FOLDER
 
 PAGE = 1_000
 """Most elements of one answer."""
@@ -135,4 +134,4 @@ def _told(reader: Reader, job: Job, result: Result) -> dict[str, Any]:
 
 
 def _is_of_value(output: Output) -> bool:
-    return output.path.startswith(f"{FOLDER}/")
+    return output.path.startswith(f"{runs.VALUES}/")

@@ -13,6 +13,7 @@ from gpulayer.contracts.ids import TaskId
 from gpulayer.contracts.limits import METRIC_POINTS, METRIC_SERIES
 from gpulayer.contracts.messages import KeepMetrics, MetricsKept
 from gpulayer.contracts.records import Job, KeptMetrics, Task
+from gpulayer.contracts.states import LIVE_TASK_STATES
 from gpulayer.control_plane.lifecycle import checkpoints as rules
 from gpulayer.control_plane.ports import Ports, Tx, commit, then
 from gpulayer.control_plane.selection import find_job
@@ -102,7 +103,7 @@ def _joined(tx: Tx, job: Job) -> str:
     tx.put_metrics(KeptMetrics(job.id, "", 0, count, tuple(metrics.stored(series))))
     for task_id in dict.fromkeys(row.task_id for row in found if row.task_id):
         task = tx.task(TaskId(task_id))
-        if task is not None and not rules.is_over(task, task.fence):
+        if task is not None and task.state in LIVE_TASK_STATES:
             read_to = max(row.read_to for row in found if row.task_id == task_id)
             tx.put_metrics(KeptMetrics(job.id, task_id, read_to, 0, ()))
     return _TOO_MANY if left_out else ""

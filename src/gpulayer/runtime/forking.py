@@ -29,6 +29,11 @@ class Zygote:
         self.forks = 0
         self.bytes = 0
 
+    @property
+    def leaves(self) -> list[cgroup.Leaf]:
+        """Its own, and that of its next call."""
+        return [self.leaf] if self.next is None else [self.leaf, self.next]
+
 
 class Forking:
     """How one task begins: `start` returns its leader, or -1 where it must start cold. `why` says

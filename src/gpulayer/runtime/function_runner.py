@@ -218,9 +218,7 @@ class _StandIn(types.ModuleType):
     @staticmethod
     def report(*values: Any, **named: Any) -> None:
         """`gl.report`, which needs nothing but the standard library."""
-        if _REPORTING not in sys.modules:
-            _beside("reporting.py", _REPORTING)
-        sys.modules[_REPORTING].report(*values, **named)
+        _beside("reporting.py", _REPORTING).report(*values, **named)
 
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(
@@ -267,11 +265,8 @@ def _of_task(call: dict[str, Any]) -> Any:
 
 def _package() -> Any:
     """The package `values` beside this file, which is read when a value needs more than JSON."""
-    task = sys.modules.get(_PACKAGE + ".task")
-    if task is None:
-        _beside(os.path.join("values", "__init__.py"), _PACKAGE, ["values"])
-        task = importlib.import_module(_PACKAGE + ".task")
-    return task
+    _beside(os.path.join("values", "__init__.py"), _PACKAGE, ["values"])
+    return importlib.import_module(_PACKAGE + ".task")
 
 
 def _loop_of_calls() -> Any:

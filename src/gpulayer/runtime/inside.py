@@ -2,8 +2,6 @@
 
 To move a process into one waits until every processor has passed a quiet point, 5 to 15 ms, unless
 one was moved a moment ago (Linux, `cgroup_threadgroup_rwsem`). To begin in one waits for nothing.
-
-The standard library alone, any Python from 3.8 up: templates load it from beside them.
 """
 
 from __future__ import annotations
@@ -24,7 +22,7 @@ _syscall.argtypes = (ctypes.c_long, ctypes.c_char_p, ctypes.c_size_t)
 
 def fork(folder: int) -> int:
     """As `os.fork`, in the cgroup whose folder that descriptor is. For a process with one thread,
-    whose child must do no more than fork or exec: the C library doesn't know of it. OSError where
+    whose child must do no more than exec: the C library doesn't know of it. OSError where
     it can't be."""
     # flags, pidfd, child_tid, parent_tid, exit_signal, stack, stack_size, tls, set_tid,
     # set_tid_size, cgroup

@@ -55,7 +55,6 @@ class Zygotes:
         self._count = 0
         self._living: dict[str, Zygote] = {}
         """Key -> template, the least recently used first."""
-        self._ending: dict[int, Zygote] = {}
         self._refused: dict[str, tuple[float, str]] = {}
         self._seen: dict[str, None] = {}
         self._looking: Timer | None = None
@@ -138,13 +137,9 @@ class Zygotes:
             self.end(zygote)
 
     def close(self) -> None:
-        """Ends them all, and waits until nothing of them lives."""
+        """Ends them all. Who owns the leaves waits until nothing of them lives."""
         for zygote in list(self._living.values()):
             self.end(zygote)
-        for zygote in list(self._ending.values()):
-            cgroup.end_leaf(zygote.leaf.path)
-            if zygote.next is not None:
-                cgroup.end_leaf(zygote.next.path)
 
     def _obstacle(self, launch: spawn.Launch) -> str:
         if launch.controls >= 0:
@@ -238,22 +233,18 @@ class Zygotes:
         zygote.is_over = True
         zygote.why = zygote.why or "its warm process was ended"
         self._living.pop(zygote.key, None)
-        self._ending[zygote.pid] = zygote
         self._loop.unwatch(zygote.sock.fileno())
         zygote.sock.close()
-        zygote.leaf.kill()
-        if zygote.next is not None:
-            zygote.next.kill()
+        for leaf in zygote.leaves:
+            leaf.kill()
 
     def _gone(self, zygote: Zygote) -> None:
         if not zygote.ready and not zygote.is_over:
             self._hear(zygote)  # its last words may still wait in the socket
         zygote.why = zygote.why or "its warm process was killed"
         self.end(zygote)
-        self._ending.pop(zygote.pid, None)
-        zygote.leaf.close()
-        if zygote.next is not None:
-            zygote.next.close()
+        for leaf in zygote.leaves:
+            leaf.close()
 
     def _watch_time(self) -> None:
         if self._looking is None:

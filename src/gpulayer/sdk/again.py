@@ -68,9 +68,8 @@ def _flags(spec: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     if spec.get("timeout_seconds"):
         yield "timeout", f"{spec['timeout_seconds']:g}s"
     attempts = (spec.get("retry") or {}).get("max_attempts", 1)
-    restarts = (spec.get("resume") or {}).get("max_restarts", attempts - 1)
-    if restarts > 0:
-        yield "retries", restarts
+    if attempts > 1:
+        yield "retries", attempts - 1
 
 
 def _gpus(wants: Mapping[str, Any]) -> str:

@@ -97,8 +97,7 @@ class TaskReads(Queries):
 
     def live_count(self, job_id: JobId) -> int:
         """Assigned and running tasks of one job."""
-        row = self._one(_LIVE_COUNT, job_id)
-        return int(row[0]) if row is not None else 0
+        return self._number(_LIVE_COUNT, job_id)
 
     def sent_ahead(self) -> list[Sent]:
         """Tasks that were sent ahead and have not begun: by priority, then by age."""
